@@ -139,7 +139,7 @@ def test_the_law_is_the_brute_force_for_every_number_of_new_words(s: float, n: i
         for row, brute in ((removal, pair), (addition, Pair(pair.q, pair.p))):
             deltas = np.array([brute.delta(e) for e in EPSILONS])
             worst = np.maximum(worst, deltas)
-            mine = [account._case_delta(row, e) for e in EPSILONS]
+            mine = [account._case_curve(row)(e) for e in EPSILONS]
             assert mine == pytest.approx(deltas, rel=1e-3, abs=1e-9)
             assert np.all(np.array(mine) >= deltas - 1e-12)
     assert [account.delta(e) for e in EPSILONS] == pytest.approx(worst, rel=1e-3)
@@ -180,8 +180,8 @@ def test_each_replacement_is_below_the_case_of_its_new_words() -> None:
     broken = 0
     for (_, m1, _, _), pair in neighbours(event, "replace", (far_above(event),)):
         for e in EPSILONS:
-            assert account._case_delta(rows[m1], e) >= pair.delta(e) - 1e-12
-            broken += account._case_delta(without_shift[m1], e) < pair.delta(e) - 1e-6
+            assert account._case_curve(rows[m1])(e) >= pair.delta(e) - 1e-12
+            broken += account._case_curve(without_shift[m1])(e) < pair.delta(e) - 1e-6
     assert broken > 0
 
 
@@ -199,7 +199,7 @@ def test_wrong_sensitivities_under_replacement_are_caught() -> None:
     account = Account((Spend(event),))
 
     def with_words(words_at: Callable[[int], int], e: float) -> float:
-        return max(account._case_delta(case, e) for case in replacement_law(event, words_at))
+        return max(account._case_curve(case)(e) for case in replacement_law(event, words_at))
 
     for e in (0.1, 0.5, 1.0):
         brute, allowed = max(pair.delta(e) for pair in pairs), max(pair.delta(e - slack) for pair in pairs)
@@ -487,10 +487,10 @@ def test_branch_and_bound_finds_the_plain_maximum(name: str, relation: Relation)
     searched = Account((Spend(event), *others), relation, 1e-3)
     plain = Account((Spend(event), *others), relation, 1e-3)
     for e in (0.0, 0.2, 0.6, 1.0, 2.0, 3.0):
-        every = [plain._case_delta(case, e) for case in cases(event, relation)]
+        every = [plain._case_curve(case)(e) for case in cases(event, relation)]
         value, case = searched._worst(searched._neighbours, e)
         assert value == pytest.approx(max(every), rel=1e-9)
-        assert value == searched._case_delta(case, e)
+        assert value == searched._case_curve(case)(e)
         assert searched.delta(e) == value
 
 
@@ -510,11 +510,11 @@ def test_branch_and_bound_on_two_grids_finds_the_plain_maximum(
     spends = (Spend(ThresholdedHistogram(20.0, 100.0, 10, "gaussian")), training)
     searched, plain = Account(spends), Account(spends)
     for e in (0.3, 0.8):
-        every = [plain._case_delta(case, e) for case in cases(plain._choices[0], "add-or-remove")]
+        every = [plain._case_curve(case)(e) for case in cases(plain._choices[0], "add-or-remove")]
         assert searched.delta(e) == pytest.approx(max(every), rel=1e-9)
         for case in searched._neighbours:
             assert (
-                searched._coarser._case_delta(case, e) >= plain._case_delta(case, e) * (1 - 1e-8) - 1e-14
+                searched._coarser._case_curve(case)(e) >= plain._case_curve(case)(e) * (1 - 1e-8) - 1e-14
             )  # rounding of Fourier transforms
     assert len(asked[id(searched)]) < len(asked[id(plain)])
     optimistic = Account(spends, pessimistic=False)
@@ -541,7 +541,7 @@ def test_the_worst_neighbour_is_not_always_the_one_with_nothing_new() -> None:
     """So an account of all-shared neighbours alone, the usual one, is wrong, and the test above catches it."""
     event, _ = ACCOUNTS["worst at all new"]
     account = Account((Spend(event),))
-    all_shared = account._case_delta(cases(event, "add-or-remove")[0], 1.0)
+    all_shared = account._case_curve(cases(event, "add-or-remove")[0])(1.0)
     assert account.delta(1.0) > 1.2 * all_shared
 
 
@@ -549,7 +549,7 @@ def test_branch_and_bound_finds_a_maximum_inside() -> None:
     """The histogram's own maximum lies at an end; the search does not rely on that."""
     account = Account((Spend(ThresholdedHistogram(3.0, 9, 24)),), grid=1e-3)
     made = [Case(24 - m, 0.75 * -math.expm1(-m / 2), 0.0) for m in range(25)]
-    every = [account._case_delta(case, 1.0) for case in made]
+    every = [account._case_curve(case)(1.0) for case in made]
     value, case = account._worst(made, 1.0)
     assert value == max(every)
     assert case == made[int(np.argmax(every))]
@@ -565,7 +565,7 @@ def test_epsilon_of_an_account_meets_delta_for_every_neighbour(relation: Relatio
         for delta in (smallest + 0.05 * (1 - smallest), (1 + smallest) / 2):
             found = account.epsilon(delta)
             assert math.isfinite(found)
-            assert max(account._case_delta(case, found) for case in cases(event, relation)) <= delta * (1 + 1e-9)
+            assert max(account._case_curve(case)(found) for case in cases(event, relation)) <= delta * (1 + 1e-9)
             assert found == 0 or account.delta(found - 1e-3) > delta
         assert account.epsilon(smallest / 2) == math.inf
 

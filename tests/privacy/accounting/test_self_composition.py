@@ -7,8 +7,17 @@ import pytest
 from dp_accounting.pld import common, pld_pmf
 from dp_accounting.pld import privacy_loss_distribution as pld
 
+from tacit.privacy.accounting.discrete_gaussian import discrete_gaussian_pld
 from tacit.privacy.accounting.sampled_gaussian import gaussian_pld
-from tacit.privacy.accounting.self_composition import composed, delta_at, self_composed, truncation_bounds
+from tacit.privacy.accounting.self_composition import (
+    _Between,
+    _Tails,
+    composed,
+    delta_at,
+    delta_curve,
+    self_composed,
+    truncation_bounds,
+)
 from tacit.privacy.events import Relation
 
 
@@ -92,6 +101,59 @@ def test_a_delta_at_a_loss_of_the_grid_is_the_librarys() -> None:
     for place in range(-2000, 4000, 7):
         for epsilon in (place * 1e-3, np.nextafter(place * 1e-3, -9), np.nextafter(place * 1e-3, 9)):
             assert delta_at(steps, epsilon) == steps.get_delta_for_epsilon(epsilon)
+
+
+EPSILONS = [0.0, 1e-9, 0.5, 0.501, 2.345678, 7.0, 40.0, 700.0, 1e4, *np.linspace(0, 12, 300).tolist()]
+
+
+@pytest.mark.parametrize("pessimistic", [True, False])
+def test_a_delta_is_between_its_bounds(pessimistic: bool) -> None:
+    """Which are a thousandth of it apart where it is 1e-10, and hold at the losses of the grid, too."""
+    for distribution in distributions(pessimistic).values():
+        curve = delta_curve(distribution)
+        assert curve.between is not None
+        for epsilon in [*EPSILONS, *(place * 1e-3 for place in range(0, 4000, 37)), -0.5, np.inf]:
+            least, most = curve.between(epsilon)
+            delta = delta_at(distribution, epsilon)
+            assert least <= delta <= most
+            assert curve(epsilon) == delta
+            assert most - least <= 1e-3 * max(delta, 1e-10)
+
+
+@pytest.mark.parametrize("wrong", ["no rounding", "a loss too early"])
+def test_bounds_that_leave_something_out_are_caught(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Known wrong: sums without the rounding of both ways, and from a loss that is not above epsilon."""
+    if wrong == "a loss too early":
+        place_above = _Tails._place_above
+        monkeypatch.setattr(_Tails, "_place_above", lambda tails, epsilon: place_above(tails, epsilon) - 3)
+    distribution = distributions(True)["steps"]
+    curve = delta_curve(distribution)
+    assert isinstance(curve.between, _Between)
+    curve.between(0.0)
+    if wrong == "no rounding":
+        for tails in curve.between._tails:
+            tails._rounding = 0.0
+    bounds = [(curve.between(epsilon), delta_at(distribution, epsilon)) for epsilon in EPSILONS]
+    assert sum(not least <= delta <= most for (least, most), delta in bounds) > 50
+
+
+@pytest.mark.parametrize("pessimistic", [True, False])
+@pytest.mark.parametrize("grid", [1e-2, 1e-4])
+@pytest.mark.parametrize(
+    ("sigma", "sensitivity"), [(0.4, 1), (3.0, 1), (9.0, 2), (20 * 17**0.5, 17), (2.0, 40), (700.0, 3)]
+)
+def test_integers_with_discrete_noise_are_the_librarys(
+    sigma: float, sensitivity: int, grid: float, pessimistic: bool
+) -> None:
+    expected = pld.from_discrete_gaussian_mechanism(
+        sigma=sigma, sensitivity=sensitivity, value_discretization_interval=grid, pessimistic_estimate=pessimistic
+    )
+    found = discrete_gaussian_pld(sigma, sensitivity, grid, pessimistic=pessimistic)
+    check_equal(found, expected)
+    assert found._symmetric
+    if isinstance(found._pmf_remove, pld_pmf.SparsePLDPmf):
+        assert isinstance(expected._pmf_remove, pld_pmf.SparsePLDPmf)
+        assert list(found._pmf_remove._loss_probs.items()) == list(expected._pmf_remove._loss_probs.items())
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 50, 1001])

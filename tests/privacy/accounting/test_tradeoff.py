@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from tacit.privacy.accounting.accountant import joint_epsilon
-from tacit.privacy.accounting.falling import smallest_epsilon
+from tacit.privacy.accounting.falling import Falling, smallest_epsilon
 from tacit.privacy.accounting.histogram import gaussian_delta
 from tacit.privacy.accounting.tradeoff import PrivacyCurve, group_epsilon, privacy_curve, within_unit_epsilon
 from tacit.privacy.events import (
@@ -39,7 +39,7 @@ def gaussian_trade_off(rates: np.ndarray, mu: float) -> np.ndarray:
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
-    return smallest_epsilon(lambda at: float(gaussian_delta(at, mu)), delta)
+    return smallest_epsilon(Falling(lambda at: float(gaussian_delta(at, mu))), delta)
 
 
 def sampled_trade_off(rates: np.ndarray, q: float, s: float) -> np.ndarray:

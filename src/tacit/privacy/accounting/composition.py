@@ -12,18 +12,19 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from dp_accounting.pld import privacy_loss_distribution as pld
 
 from tacit.errors import UsageError
+from tacit.privacy.accounting.discrete_gaussian import discrete_gaussian_pld
 from tacit.privacy.accounting.envelope import envelope_pld
-from tacit.privacy.accounting.falling import smallest_epsilon
+from tacit.privacy.accounting.falling import Falling, smallest_epsilon
 from tacit.privacy.accounting.histogram import Case, gaussian_delta
 from tacit.privacy.accounting.sampled_gaussian import gaussian_pld
-from tacit.privacy.accounting.self_composition import composed, delta_at, let_go_of_plans, self_composed
+from tacit.privacy.accounting.self_composition import composed, delta_curve, let_go_of_plans, self_composed
 from tacit.privacy.accounting.weighted import (
     choice_cases,
     effective_stddev,
@@ -85,12 +86,7 @@ def _choice_pld(event: Choice, words: float, grid: float, pessimistic: bool) -> 
     stddev = _real_noise(event, pessimistic)
     if stddev is not None:
         return gaussian_pld(stddev, "add-or-remove", grid, sensitivity=math.sqrt(words), pessimistic=pessimistic)
-    return pld.from_discrete_gaussian_mechanism(
-        sigma=event.noise_stddev * math.sqrt(words),
-        sensitivity=int(words),
-        value_discretization_interval=grid,
-        pessimistic_estimate=pessimistic,
-    )
+    return discrete_gaussian_pld(event.noise_stddev * math.sqrt(words), int(words), grid, pessimistic=pessimistic)
 
 
 def _real_noise(event: Choice, pessimistic: bool) -> float | None:
@@ -141,7 +137,7 @@ class Account:
     grid: float = GRIDS[0]
     pessimistic: bool = True
     full_law: bool = True
-    _curves: dict[float, Callable[[float], float]] = field(default_factory=dict, repr=False, compare=False)
+    _curves: dict[float, Falling] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_relation(self.relation)
@@ -170,7 +166,7 @@ class Account:
         # Solve for one neighbour, look which is the worst there, and go on until the worst one meets delta.
         worst, found = neighbours[0], 0.0
         for _ in range(len(neighbours) + 1):
-            found = max(found, smallest_epsilon(functools.partial(self._case_delta, worst), delta))
+            found = max(found, smallest_epsilon(self._case_curve(worst), delta))
             if math.isinf(found):
                 return math.inf
             value, worst = self._worst(neighbours, found)
@@ -229,7 +225,7 @@ class Account:
         words = largest_distance(event) * (2 if self.relation == "replace" else 1)
         return _choice_pld(event, words, self.grid, self.pessimistic)
 
-    def _curve(self, words: float) -> Callable[[float], float]:
+    def _curve(self, words: float) -> Falling:
         """Hockey-stick of everything, the counts of the choice with the full law differing in ``words`` places."""
         found = self._curves.pop(words, None) or self._make_curve(words)
         if self.grid < COARSEST_GRID and len(self._curves) >= _KEPT_CURVES:
@@ -237,10 +233,10 @@ class Account:
         self._curves[words] = found
         return found
 
-    def _make_curve(self, words: float) -> Callable[[float], float]:
+    def _make_curve(self, words: float) -> Falling:
         mu = self._only_gaussian(words)
         if mu is not None:
-            return lambda epsilon: float(gaussian_delta(epsilon, mu))
+            return Falling(lambda epsilon: float(gaussian_delta(epsilon, mu)))
         others = self._others
         if self._fixed is not None and words > 0:
             mine = _choice_pld(self._fixed, words, self.grid, self.pessimistic)
@@ -250,7 +246,7 @@ class Account:
             assert others is not None
             whole = others
         reserve = rounding_reserve(self.spends) * (1 if self.pessimistic else -1)
-        return lambda epsilon: min(1.0, max(0.0, delta_at(whole, epsilon) + reserve))
+        return delta_curve(whole).then(lambda delta: min(1.0, max(0.0, delta + reserve)))
 
     def _only_gaussian(self, words: float) -> float | None:
         """Mu of the whole when it is Gaussian mechanisms alone, which compose to one exactly; else None."""
@@ -267,8 +263,9 @@ class Account:
             squares += words / stddev**2
         return math.sqrt(squares + sum(mu**2 for mu in known))
 
-    def _case_delta(self, case: Case, epsilon: float) -> float:
-        return case.infinite_mass + (1 - case.infinite_mass) * self._curve(case.words)(epsilon + case.shift)
+    def _case_curve(self, case: Case) -> Falling:
+        mass = case.infinite_mass
+        return self._curve(case.words).then(lambda delta: mass + (1 - mass) * delta, case.shift)
 
     def _worst(self, neighbours: Sequence[Case], epsilon: float) -> tuple[float, Case]:
         """The largest delta over the neighbours, and the neighbour that has it, with few compositions.
@@ -284,10 +281,10 @@ class Account:
         while pending:
             run = pending.pop()
             for case in {run[0], run[-1]}:
-                if not self.pessimistic or self._coarser._case_delta(case, epsilon) > best:
-                    value = self._case_delta(case, epsilon)
-                    if value > best:
-                        best, best_case = value, case
+                if not self.pessimistic or self._coarser._case_curve(case).exceeds(epsilon, best):
+                    curve = self._case_curve(case)
+                    if curve.exceeds(epsilon, best):
+                        best, best_case = curve(epsilon), case
             if self.pessimistic and len(run) > 2 and self._exceeds(run, epsilon, best):
                 middle = len(run) // 2
                 pending += [run[middle:], run[: middle + 1]]
@@ -300,13 +297,10 @@ class Account:
 
     def _exceeds(self, run: Sequence[Case], epsilon: float, best: float) -> bool:
         """Whether a run may hold a larger delta. Over many steps the coarser grid's bound says nothing; then this grid's does."""
-        return all(account._bound(run, epsilon) > best * (1 + 1e-12) for account in (self._coarser, self))
-
-    def _bound(self, run: Sequence[Case], epsilon: float) -> float:
         mass = max(case.infinite_mass for case in run)
         shift = min(case.shift for case in run)
-        words = max(case.words for case in run)
-        return mass + (1 - mass) * self._curve(words)(epsilon + shift)
+        bound = Case(max(case.words for case in run), mass, shift)
+        return all(account._case_curve(bound).exceeds(epsilon, best * (1 + 1e-12)) for account in (self._coarser, self))
 
 
 def loss_distribution(spends: Sequence[Spend], relation: Relation = "add-or-remove") -> tuple[np.ndarray, np.ndarray]:

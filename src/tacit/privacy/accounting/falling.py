@@ -4,30 +4,66 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import cast
 
 from scipy import optimize
 
-__all__ = ["smallest_epsilon"]
+__all__ = ["Falling", "smallest_epsilon"]
 
 
-def smallest_epsilon(delta_at: Callable[[float], float], delta: float) -> float:
+@dataclass(frozen=True)
+class Falling:
+    """A falling curve, of which it may be known cheaply between which numbers a value is.
+
+    Args:
+        at: its value.
+        between: two numbers for an epsilon, ``at`` of which is neither below the first nor above the second; None: not known.
+    """
+
+    at: Callable[[float], float]
+    between: Callable[[float], tuple[float, float]] | None = None
+
+    def __call__(self, epsilon: float) -> float:
+        return self.at(epsilon)
+
+    def exceeds(self, epsilon: float, delta: float) -> bool:
+        """Whether ``at(epsilon)`` is above ``delta``."""
+        if self.between is not None:
+            least, most = self.between(epsilon)
+            if least > delta or most <= delta:
+                return least > delta
+        return self.at(epsilon) > delta
+
+    def then(self, rising: Callable[[float], float], shift: float = 0.0) -> Falling:
+        """What a function that never falls makes of the values, those of ``epsilon + shift``."""
+        at, between = self.at, self.between
+
+        def also_between(epsilon: float) -> tuple[float, float]:
+            assert between is not None
+            least, most = between(epsilon + shift)
+            return rising(least), rising(most)
+
+        return Falling(lambda epsilon: rising(at(epsilon + shift)), None if between is None else also_between)
+
+
+def smallest_epsilon(curve: Falling, delta: float) -> float:
     """The smallest epsilon >= 0 at which a falling curve is at most delta, to 1e-7, rounded up.
 
-    By bisection, whose every answer is an evaluation of the curve. A faster search goes before it, so that most questions of the
-    bisection are answered by then, of a curve that falls: the same result from half of the evaluations.
+    By bisection, whose every answer is that of an evaluation of the curve. Where evaluations are all that is known, a faster search
+    goes before it, so that most questions of the bisection are answered by then: the same result from half of them.
     """
-    if delta_at(0.0) <= delta:
+    if not curve.exceeds(0.0, delta):
         return 0.0
     low, high = 0.0, 1.0
-    while delta_at(high) > delta:
+    while curve.exceeds(high, delta):
         low, high = high, high * 2
         if high > 2000:
             return math.inf
-    above, below = _near(delta_at, delta, low, high)
+    above, below = _near(curve.at, delta, low, high) if curve.between is None else (low, high)
     while high - low > 1e-7 * max(1.0, high):
         middle = (low + high) / 2
-        is_above = middle <= above or (middle < below and delta_at(middle) > delta)
+        is_above = middle <= above or (middle < below and curve.exceeds(middle, delta))
         low, high = (middle, high) if is_above else (low, middle)
     return high
 

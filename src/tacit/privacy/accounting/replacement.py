@@ -20,7 +20,7 @@ from scipy import special
 from tacit.errors import RefusedError, UsageError
 from tacit.privacy.accounting.accountant import epsilon
 from tacit.privacy.accounting.composition import SMALLEST_DELTA, rounding_reserve
-from tacit.privacy.accounting.falling import smallest_epsilon
+from tacit.privacy.accounting.falling import Falling, smallest_epsilon
 from tacit.privacy.accounting.histogram import gaussian_delta
 from tacit.privacy.accounting.mixtures import LARGEST_LOSS, REACH, MixturePair
 from tacit.privacy.accounting.sampled_gaussian import NEARLY_ALL, gaussian_pld
@@ -250,7 +250,7 @@ def replacement_epsilon(spends: Sequence[Spend], delta: float, records: int = 1)
     sampled = tuple(spend for spend in spends if _is_sampled(spend.event))
     mu = 2 * records * _inverse_noise([spend for spend in spends if not _is_sampled(spend.event)])
     if not sampled:
-        return smallest_epsilon(lambda at: float(gaussian_delta(at, mu)), delta)
+        return smallest_epsilon(Falling(lambda at: float(gaussian_delta(at, mu))), delta)
     left = delta - rounding_reserve(spends)
     if left <= 0 or mu * (mu / 2 + REACH) > LARGEST_LOSS:
         return math.inf
