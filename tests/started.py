@@ -47,7 +47,10 @@ def command(arguments: list[str], who: str) -> None:
     sys.argv = ["tacit", *arguments]
     from tacit.cli.main import main
 
-    main()
+    from .tried import tried_once
+
+    with tried_once():
+        main()
 
 
 def called(work: Callable[..., Any], *arguments: Any, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -92,7 +95,7 @@ def _context() -> ForkServerContext:
     own = [name for name in modules if not name.endswith("__main__") and ".adapters." not in name]
     context = multiprocessing.get_context("forkserver")
     forkserver._forkserver._stop()  # pyright: ignore[reportAttributeAccessIssue] - one that tacit has made knows less
-    context.set_forkserver_preload([*own, *_USED_LATE, "tests.frozen"])
+    context.set_forkserver_preload([*own, *_USED_LATE, "tests.tried", "tests.frozen"])
     threads = os.environ.get("OMP_NUM_THREADS")
     os.environ["OMP_NUM_THREADS"] = "1"  # a pool of threads would not live through a fork
     try:
