@@ -164,7 +164,7 @@ class _Tails:
         return found - error, found + error
 
     def _place_above(self, epsilon: float) -> int:
-        """Of the first loss above epsilon, as a product of floats."""
+        """The place of the first loss above epsilon, as a product of floats says it."""
         place = math.floor(epsilon / self._grid) - self._lower
         while (place + self._lower) * self._grid <= epsilon:
             place += 1
