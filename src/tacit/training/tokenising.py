@@ -12,6 +12,7 @@ from tacit.corpus.units import Unit
 from tacit.randomness import KeyedRandomness
 from tacit.training.sequences import SequenceStream, tokenize_units
 from tacit.vocabulary.chats import ChatEncoder
+from tacit.vocabulary.encode import TextIds
 from tacit.vocabulary.rendering import rendered_apart
 from tacit.vocabulary.special import SpecialTokens, special_tokens
 
@@ -46,13 +47,19 @@ class Tokenising:
     def rows(self, units: Sequence[Unit], is_chat: Sequence[bool]) -> SequenceStream:
         """Rows of units, of which some may hold conversations."""
         chats = self._chats if self.has_chats else None
-        return tokenize_units(units, self._tokenizer, self._special, self.length, self.streams, chats, is_chat)
+        return tokenize_units(
+            units, self._tokenizer, self._special, self.length, self.streams, chats, is_chat, self._ids_of
+        )
 
     @cached_property
     def _tokenizer(self) -> Tokenizer:
         tokenizer = Tokenizer.from_str(self.tokenizer_json)
         tokenizer.encode_special_tokens = True  # a "[MASK]" that stands in a text is text
         return tokenizer
+
+    @cached_property
+    def _ids_of(self) -> TextIds:
+        return TextIds(self._tokenizer, self._special)
 
     @cached_property
     def _special(self) -> SpecialTokens:
