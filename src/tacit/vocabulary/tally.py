@@ -9,6 +9,7 @@ the order of the words' code points, which is that of their UTF-8 bytes.
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -32,6 +33,7 @@ _BYTES_AT_ONCE = 1 << 16  # of them
 _MOST_SUM = float(1 << 62)
 _BETWEEN = b"\n"  # stands in no word
 _MOST_NEW = 1 << 26  # bytes that adding up what has come in may take
+_MOST_HELD = 1 << 22  # bytes that are held before those of one word are joined, at least
 _NEW_BYTES = 40  # of them for a word, beside three for each of its own
 _NOTHING = KeyedRows.of_columns([], [[]])
 
@@ -105,7 +107,8 @@ class Tally:
     def __init__(self, spill: Spill | None = None) -> None:
         self._spill = spill
         self._most_new = _MOST_NEW if spill is None else min(_MOST_NEW, spill.most_bytes // 4)
-        self._most_held = _MOST_NEW if spill is None else spill.most_bytes // 4  # what is joined is there three times
+        self._room = math.inf if spill is None else spill.most_bytes // 4  # what is joined is there three times
+        self._most_held = min(_MOST_HELD, self._room)
         self._new = bytearray()
         self._weights: list[int] = []
         self._words: list[int] = []
@@ -162,11 +165,11 @@ class Tally:
         """Make one of what is held, or a file where that is still much."""
         joined = list(self._in_order())
         size = sum(map(_bytes_of, joined))
-        if self._runs is not None and 2 * size > self._most_held:
+        if self._runs is not None and 2 * size > self._room:
             self._runs.append(joined)
         else:
             self._held = [KeyedRows.joined(joined)]
-            self._most_held = max(self._most_held, 2 * size)
+            self._most_held = min(max(_MOST_HELD, 4 * size), self._room)  # so that a sum is not joined again and again
 
     def _in_order(self) -> Iterator[KeyedRows]:
         """The sums of what is held, which is let go of."""
@@ -207,11 +210,13 @@ def _summed(new: bytearray, ends_N: Sequence[int], weights_N: Sequence[int]) -> 
     words = pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(breaks), [None, pa.py_buffer(ends), own])
     found = words.dictionary_encode()
     places, weights = found.indices.to_numpy(), np.array(weights_N, np.int64)
-    each = np.repeat(weights, np.diff(ends_N, prepend=0))
-    sums = np.zeros(len(found.dictionary), np.int64)
-    np.add.at(sums, places, each)
-    if float(weights.max()) * len(each) > _MOST_SUM:
-        _refuse_large(np.bincount(places, each.astype(np.float64)))
+    if float(weights.max()) * len(places) > _MOST_SUM:
+        _refuse_large(np.bincount(places, np.repeat(weights, np.diff(ends_N, prepend=0)).astype(np.float64)))
+    if weights.min() == weights.max():
+        sums = np.bincount(places, minlength=len(found.dictionary)) * weights[0]
+    else:
+        sums = np.zeros(len(found.dictionary), np.int64)
+        np.add.at(sums, places, np.repeat(weights, np.diff(ends_N, prepend=0)))
     _, key_ends, keys = found.dictionary.buffers()
     bounds = np.frombuffer(key_ends, np.int64)[: len(sums) + 1]
     return KeyedRows(keys.slice(0, int(bounds[-1])).to_pybytes(), bounds[1:].copy(), sums[None])
