@@ -78,12 +78,15 @@ def test_parts_and_what_they_are_joined_to(rows: list[Row], cuts: list[int]) -> 
     assert [whole.key(row) for row in range(len(rows))] == [row[0] for row in rows]
 
 
-def test_prefixes_are_taken_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keyed_rows, "_AT_ONCE", 7)
-    rng = random.Random(2)
-    rows = [(rng.randbytes(rng.randrange(12)), number, 0) for number in range(100)]
-    found = KeyedRows.of(rows)
-    assert found.taken(found.order()).tuples() == stably_sorted(rows)
+@pytest.mark.parametrize("rows", [0, 1, 2, 5, 300])
+@pytest.mark.parametrize("longest", [0, 1, 7, 8, 9, 30])
+def test_prefixes_are_the_first_bytes(rows: int, longest: int) -> None:
+    """Also of keys at the very end, behind which there are no eight bytes to read."""
+    rng = random.Random(rows * 31 + longest)
+    keys = [rng.randbytes(rng.randrange(longest + 1)) for _ in range(rows)] + [b""] * (rows // 3)
+    found = KeyedRows.of_columns(keys, [range(len(keys))])
+    assert found._prefixes().tolist() == [int.from_bytes(key[:8].ljust(8, b"\0")) for key in keys]
+    assert found.taken(found.order()).tuples() == stably_sorted(found.tuples())
 
 
 def test_an_order_by_prefixes_alone_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:

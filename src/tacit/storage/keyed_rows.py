@@ -19,7 +19,6 @@ AnyRow = tuple[bytes, *tuple[int, ...]]
 
 _PREFIX = 8  # bytes
 _PIECE = 64  # bytes of a key that are held while rows are sorted whose prefixes are equal
-_AT_ONCE = 1 << 11  # rows whose prefixes are taken together
 _GATHERED_ROWS = 1 << 11  # rows whose keys are taken together
 _MOST_GATHERED = 1 << 17  # bytes of keys that are taken by an index of each byte
 
@@ -142,7 +141,7 @@ class KeyedRows:
         return np.append(True, ~same)
 
     def _starts(self) -> NDArray[np.int64]:
-        return np.append(0, self.ends[:-1])
+        return np.append(0, self.ends)[:-1]
 
     def _lengths(self) -> NDArray[np.int64]:
         return np.diff(self.ends, prepend=0)
@@ -153,13 +152,17 @@ class KeyedRows:
 
     def _prefixes(self) -> NDArray[np.uint64]:
         """The first bytes of each key as a number, with zeros behind a shorter one: keys are in the order of these, but for ties."""
-        content = np.frombuffer(self.keys or b"\0", np.uint8)
         starts, lengths = self._starts(), self._lengths()
         found = np.empty(len(self), np.uint64)
-        places = np.arange(_PREFIX)
-        for begin in range(0, len(self), _AT_ONCE):
-            own = slice(begin, begin + _AT_ONCE)
-            inside = np.minimum(starts[own, None] + places, len(content) - 1)
-            taken = content[inside] * (places < lengths[own, None])
-            found[own] = np.ascontiguousarray(taken).view(">u8")[:, 0]
+        whole = starts <= len(self.keys) - _PREFIX  # where so many bytes can be read, of the following keys too
+        if whole.any():
+            at_each_byte = np.ndarray((len(self.keys) - _PREFIX + 1,), ">u8", self.keys, strides=(1,))
+            found[whole] = at_each_byte[starts[whole]]
+        found[~whole] = [
+            int.from_bytes(self._piece(row, 0, _PREFIX).ljust(_PREFIX, b"\0"))
+            for row in np.flatnonzero(~whole).tolist()
+        ]
+        short = np.flatnonzero(lengths < _PREFIX)
+        missing = (8 * (_PREFIX - np.maximum(lengths[short], 1))).astype(np.uint64)
+        found[short] = np.where(lengths[short] == 0, 0, found[short] >> missing << missing)
         return found

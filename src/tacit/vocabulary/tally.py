@@ -255,10 +255,14 @@ def _added_up(blocks: Iterable[KeyedRows]) -> Iterator[KeyedRows]:
     """
     carried: list[KeyedRows] = []
     for block in blocks:
-        rows = KeyedRows.joined([*carried, block])
+        rows = KeyedRows.joined([*carried, block]) if carried else block
         starts = np.flatnonzero(rows.is_first_of_key())
-        _refuse_large(np.add.reduceat(rows.numbers.astype(np.float64), starts, axis=1))
-        added = dataclasses.replace(rows.taken(starts), numbers=np.add.reduceat(rows.numbers, starts, axis=1))
+        added = rows
+        if len(starts) < len(rows):
+            if float(rows.numbers.max()) * len(rows) > _MOST_SUM:
+                _refuse_large(np.add.reduceat(rows.numbers.astype(np.float64), starts, axis=1))
+            sums = np.add.reduceat(rows.numbers, starts, axis=1)
+            added = dataclasses.replace(rows.taken(starts), numbers=sums)
         yield added.part(0, len(added) - 1)
         carried = [added.part(len(added) - 1, len(added))]  # more of it may be in the next block
     yield from carried
