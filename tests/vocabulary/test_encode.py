@@ -63,7 +63,22 @@ SIGNS = [
     *(" " * 60),
     *"abcdeABC019.,'",
 ]
-SPELLED = ["[MASK]", "[mask]", " [CLS]x", "[UNK]", "<note>", "<NOTE>", "un<note>s", "Secret Word", "secret word"]
+SPELLED = [
+    "\u00e1b c\u010f",
+    "ab\x00 cd",
+    "s\u00e9cret",
+    "xsecret",
+    "a\nb",
+    "[MASK]",
+    "[mask]",
+    " [CLS]x",
+    "[UNK]",
+    "<note>",
+    "<NOTE>",
+    "un<note>s",
+    "Secret Word",
+    "secret word",
+]
 
 
 def own(lowercase: bool, reserved: tuple[str, ...] = ()) -> Tokenizer:
@@ -76,11 +91,16 @@ def tokenizers() -> dict[str, Tokenizer]:
     spelled, normalized = own(True, ("<note>",)), own(True)
     spelled.encode_special_tokens = True
     normalized.add_tokens([AddedToken("Secret Word", normalized=True), AddedToken("\u00c9", normalized=True)])
+    stripped, broken = own(True), own(True)
+    stripped.add_tokens([AddedToken("ab cd", normalized=True), AddedToken("secret", normalized=True)])
+    broken.add_tokens([AddedToken("a\nb", normalized=False)])
     return {
         "lower case": own(True),
         "as written": own(False, ("<note>",)),
         "special tokens are text": spelled,
         "added tokens of folded text": normalized,
+        "added tokens of several words": stripped,
+        "an added token with a line break": broken,
         "of bytes": byte_bpe(),
     }
 
@@ -109,14 +129,16 @@ def test_ids_are_those_of_the_library(name: str, remembered: int, monkeypatch: p
     assert [list(ids) for ids in ids_of(texts[::-1])] == expected[::-1]  # whatever is remembered by then
 
 
-@pytest.mark.parametrize("wrong", ["an added token", "half a surrogate", "a sign"])
+@pytest.mark.parametrize("wrong", ["an added token", "an added token of several words", "half a surrogate", "a sign"])
 def test_words_that_are_cut_otherwise_are_caught(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Known wrong: added tokens cut like words, a text with half a surrogate in parts, a sign that belongs to a word."""
-    tokenizer = tokenizers()["added tokens of folded text"]
+    tokenizer = tokenizers()["lower case" if wrong == "half a surrogate" else "added tokens of several words"]
     special = special_tokens(tokenizer, OWN_NAMES)
     ids_of, texts = TextIds(tokenizer, special), random_texts(1500)
     if wrong == "an added token":
         ids_of._added = set()
+    elif wrong == "an added token of several words":
+        ids_of._has_spaces = False
     elif wrong == "half a surrogate":
         words = TextIds._words
         monkeypatch.setattr(TextIds, "_words", lambda own, text: words(own, text.encode("utf-8", "ignore").decode()))

@@ -78,7 +78,8 @@ class TextIds:
             self._pieces = _Pieces(tokenizer, special)
             added = [token.content for token in tokenizer.get_added_tokens_decoder().values()]
             folded = [] if tokenizer.normalizer is None else map(tokenizer.normalizer.normalize_str, added)
-            self._added = {content.lower() for content in (*added, *folded)}
+            self._added = {content.lower().translate(_SPACES) for content in (*added, *folded)}
+            self._has_spaces = any(" " in content for content in self._added)
 
     def __call__(self, texts: Sequence[str]) -> list[Sequence[int]]:
         """The ids of each text, without those that begin and end a row."""
@@ -104,6 +105,10 @@ class TextIds:
             return None
         if spaced.isascii() and spaced.isprintable():
             return _WORDS(folded if self._lowercase else spaced)
+        if (
+            self._has_spaces
+        ):  # an added token of several stretches may be what accents and control characters leave of this text
+            return None
         return list(chain.from_iterable(map(self._words_of_stretch, spaced.split(" "))))
 
     def _words_of_stretch(self, stretch: str) -> Sequence[str]:

@@ -219,7 +219,8 @@ def _summed(new: bytearray, ends_N: Sequence[int], weights_N: Sequence[int]) -> 
         np.add.at(sums, places, np.repeat(weights, np.diff(ends_N, prepend=0)))
     _, key_ends, keys = found.dictionary.buffers()
     bounds = np.frombuffer(key_ends, np.int64)[: len(sums) + 1]
-    return KeyedRows(keys.slice(0, int(bounds[-1])).to_pybytes(), bounds[1:].copy(), sums[None])
+    own_keys = b"" if keys is None else keys.slice(0, int(bounds[-1])).to_pybytes()
+    return KeyedRows(own_keys, bounds[1:].copy(), sums[None])
 
 
 def _refuse_large(sums: np.ndarray) -> None:
