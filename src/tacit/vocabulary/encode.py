@@ -105,9 +105,8 @@ class TextIds:
             return None
         if spaced.isascii() and spaced.isprintable():
             return _WORDS(folded if self._lowercase else spaced)
-        if (
-            self._has_spaces
-        ):  # an added token of several stretches may be what accents and control characters leave of this text
+        # an added token of several stretches may be what accents and control characters leave of this text
+        if self._has_spaces:
             return None
         return list(chain.from_iterable(map(self._words_of_stretch, spaced.split(" "))))
 

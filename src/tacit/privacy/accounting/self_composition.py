@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from dp_accounting.pld import common, pld_pmf
@@ -113,23 +113,24 @@ def _delta_of(pmf: pld_pmf.PLDPmf, epsilon: float) -> float:
 
 
 def delta_curve(distribution: pld.PrivacyLossDistribution) -> Falling:
-    """`delta_at` of a distribution, with bounds that cost next to nothing from the second one on."""
-    return Falling(functools.partial(delta_at, distribution), _Between(distribution))
+    """`delta_at` of a distribution; where it has many losses, with bounds that cost next to nothing from the second one on."""
+    parts = [distribution._pmf_remove, *([] if distribution._symmetric else [distribution._pmf_add])]
+    dense = [part for part in parts if isinstance(part, pld_pmf.DensePLDPmf)]
+    at = functools.partial(delta_at, distribution)
+    return Falling(at, _Between(at, dense) if len(dense) == len(parts) else None)
 
 
 class _Between:
     """Bounds of `delta_at`, from sums that are made when the first is asked for: they take less time than one value."""
 
-    def __init__(self, distribution: pld.PrivacyLossDistribution) -> None:
-        self._distribution = distribution
-        parts = [distribution._pmf_remove, *([] if distribution._symmetric else [distribution._pmf_add])]
-        dense = [part for part in parts if isinstance(part, pld_pmf.DensePLDPmf)]
-        self._parts = dense if len(dense) == len(parts) else []
+    def __init__(self, at: Callable[[float], float], parts: Sequence[pld_pmf.DensePLDPmf]) -> None:
+        self._at = at
+        self._parts = parts
         self._tails: list[_Tails] = []
 
     def __call__(self, epsilon: float) -> tuple[float, float]:
-        if not 0 <= epsilon <= _MOST_EPSILON or not self._parts:
-            exact = delta_at(self._distribution, epsilon)
+        if not 0 <= epsilon <= _MOST_EPSILON:
+            exact = self._at(epsilon)
             return exact, exact
         self._tails = self._tails or [_Tails(part) for part in self._parts]
         each = [tail.between(epsilon) for tail in self._tails]
