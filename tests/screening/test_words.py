@@ -10,6 +10,7 @@ import re
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -36,6 +37,7 @@ def found(text: str, least: float = 0.3) -> list[tuple[str, str]]:
         ("with Alan B. Scott, M.D. at noon", "name", "Alan B. Scott, M.D."),
         ("we met Vincent van Gogh there", "name", "Vincent van Gogh"),
         ("send it to xiaoxue please", "name", "xiaoxue"),
+        ("I spoke with Zzxqy (Quuxly), yesterday", "name", "Zzxqy (Quuxly)"),
         ("It was Ms. Grace Reed who called", "name", "Ms. Grace Reed"),
         ("I live at 12 Old Mill Road, Apt. 4 now", "address", "12 Old Mill Road, Apt. 4"),
         ("ship it to 3337 Melissa Courts West Glenda, MD 10001 please", "address", "3337 Melissa Courts West Glenda, MD 10001"),
@@ -124,6 +126,14 @@ def test_real_text_loses_nothing(data_dir: Path) -> None:
 def test_a_set_that_lacks_a_letter_is_caught(wrong: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(begins, "_TABLE", begins._table({**begins._SETS, **wrong}))
     assert any(passed_over(some_letters(seed)) for seed in range(100))
+
+
+@pytest.mark.parametrize(("words", "count"), [(40, 1), (40, 2), (40, 7), (40, 19), (3, 17), (1, 3)])
+def test_what_follows_is_looked_for_among_the_next_words(words: int, count: int) -> None:
+    rng = random.Random(words + count)
+    mask = np.array([rng.random() < 0.2 for _ in range(words)])
+    found = begins._Words(" ".join(["", *"w" * words, ""])).within(count, mask)
+    assert found.tolist() == [any(mask[place + 1 : place + 1 + count]) for place in range(words)]
 
 
 def test_looking_too_near_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,10 +83,15 @@ class _Words:
 
     def within(self, words: int, mask: Mask) -> Mask:
         """Whether one of so many words after it has the property."""
-        sums = np.zeros(self.count + 1 + words, np.int32)
-        np.cumsum(mask, out=sums[1 : self.count + 1])
-        sums[self.count + 1 :] = sums[self.count]
-        return sums[words + 1 :] > sums[1 : self.count + 1]
+        reached, span = mask, 1  # whether one of so many words from it on has the property
+        while span < words:
+            step = min(span, words - span)
+            reached, before = reached.copy(), reached
+            reached[:-step] |= before[step:]
+            span += step
+        found = np.zeros(self.count, np.bool_)
+        found[:-1] = reached[1:]
+        return found
 
     def after(self, gaps: str) -> Mask:
         """Whether the gap after it is one of these."""

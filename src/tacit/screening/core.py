@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
+
+import numpy as np
 
 from tacit.screening.lexicon import Lexicon
 from tacit.screening.normalise import Normalised, is_plain, normalise
@@ -45,12 +46,13 @@ class CoreDetector(Detector):
         changes = [None] * len(texts) if is_plain("\n".join(texts)) else [_change(text) for text in texts]
         read = [text if change is None else change.text for text, change in zip(texts, changes, strict=True)]
         joined = _BETWEEN.join(["", *read, ""])  # marks also before the first text and after the last
-        starts = list(accumulate((len(text) + 1 for text in read), initial=1))
+        starts = list(accumulate((size + 1 for size in map(len, read)), initial=1))
+        found = list(_bridged(joined, [*formed(joined), *self._words.found(joined)]))
+        places = np.searchsorted(starts, [one[0] for one in found], "right") - 1
         spans: list[list[Span]] = [[] for _ in texts]
-        for found in _bridged(joined, [*formed(joined), *self._words.found(joined)]):
-            place = bisect_right(starts, found[0]) - 1
-            spans[place].append(_span(found, starts[place], changes[place]))
-        return [sorted(found) if len(found) > 1 else found for found in spans]
+        for one, place in zip(found, places.tolist(), strict=True):
+            spans[place].append(_span(one, starts[place], changes[place]))
+        return [sorted(own) if len(own) > 1 else own for own in spans]
 
 
 def _change(text: str) -> Normalised | None:

@@ -6,7 +6,6 @@ Every detector's pattern runs on the normalised text; every span is given in the
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ __all__ = ["Normalised", "is_plain", "normal_form", "normalise"]
 _MOST_MARKS = 30
 """Combining marks that are put in order together, as in Unicode's stream-safe text (UAX 15, D3): sorting them is quadratic."""
 
-_NOT_PLAIN = re.compile(r"[^\n\x20-\x7e]")
+_PLAIN = bytes([ord("\n"), *range(0x20, 0x7F)])
 _SPELLINGS = {"’": "'", "‘": "'", "−": "-", "\t": " ", "\r": " ", "\x0b": "\n", "\x0c": "\n", "\x85": "\n"}
 _BY_CATEGORY = {"Pd": "-", "Zs": " ", "Zl": "\n", "Zp": "\n", "Cf": "", "Cc": "", "Mn": "", "Me": ""}
 
@@ -38,7 +37,7 @@ class Normalised:
 
 def is_plain(text: str) -> bool:
     """Whether the text is printable ASCII and line feeds, which normalisation leaves alone."""
-    return _NOT_PLAIN.search(text) is None
+    return text.isascii() and not text.encode("ascii").translate(None, _PLAIN)
 
 
 def normalise(text: str) -> Normalised:

@@ -137,7 +137,7 @@ class Policy:
             core: what `core_spans_of` gives for them, if it is known already.
         """
         found_by_core = self.core_spans_of(texts) if core is None else core
-        marked = [[span for span in found if self._is_marked(span)] for found in found_by_core]
+        marked = [list(filter(self._is_marked, found)) if found else [] for found in found_by_core]
         for detector in self._detectors:
             for own, found in zip(marked, detector.spans_of(texts), strict=True):
                 own += filter(self._is_marked, found)
@@ -147,10 +147,9 @@ class Policy:
         return [sorted(own) if len(own) > 1 else own for own in marked]
 
     def _is_marked(self, span: Span) -> bool:
-        if span.label == UNREADABLE:
-            return True
-        labels = self.options.labels
-        return span.score >= self.options.least_score and (labels is None or span.label in labels)
+        options = self.options
+        is_meant = span.score >= options.least_score and (options.labels is None or span.label in options.labels)
+        return is_meant or span.label == UNREADABLE
 
 
 def in_turn(first: Spotter, second: Spotter, texts: Sequence[str]) -> tuple[list[list[Span]], list[list[Span]]]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,10 +63,11 @@ _FORMS = {
     "lower": rf"(?:e ){{0,3}}[fu](?:[ \-.]{_LINK}[fuUF]){{0,4}}(?:-[wi])?(?:,(?:t|i\.i))?(?: s)?",
 }
 _SEEDS = re.compile(r"[UFx]")
-_CAPITALS = frozenset("FGCIZTBSMQONKU")
+_TWO_CAPITALS = re.compile(r"[FGCIZTBSMQONKU].*[FGCIZTBSMQONKU]")
 _BRACKETED = 60
 _BETWEEN = "\0"  # between texts that are read together (tacit.screening.core)
 _SENTENCE_ENDS = frozenset(".|:")
+_CLOSING = frozenset(".)")
 _SCORES = {
     "address_zip": 0.9,
     "address_military": 0.9,
@@ -106,32 +106,38 @@ class Words:
         """A letter for each gap (even places) and word (odd places), and where each of them begins, and the end."""
         return letters_of(text, self._lexicon)
 
-    def found(self, text: str) -> Iterator[Found]:
+    def found(self, text: str) -> list[Found]:
         """Names and addresses: start, end, label, score in [0, 1]."""
         letters, places = self.letters(text)
-        forms = list(_forms(letters))
+        forms = _forms(letters)
         starts = places[np.array([form[0] for form in forms], np.int64)].tolist()
         ends = places[np.array([form[1] for form in forms], np.int64)].tolist()
-        for (_, last, label, score), start, end in zip(forms, starts, ends, strict=True):
-            yield start, _end(text, letters[last - 1], end), label, score
+        return [
+            (start, _end(text, letters[last - 1], end) if text[end : end + 1] in _CLOSING else end, label, score)
+            for (_, last, label, score), start, end in zip(forms, starts, ends, strict=True)
+        ]
 
 
-def _forms(letters: str) -> Iterator[Found]:
+def _forms(letters: str) -> list[Found]:
     """Names and addresses in places of letters; where one ends the next is looked for."""
+    found: list[Found] = []
     end = 0
     for place, families in places_to_try(letters):
-        match = _pattern(families).match(letters, place) if place >= end else None
+        if place < end:
+            continue
+        match = _pattern(families).match(letters, place)
         if match is None:
             continue
         kind, end = str(match.lastgroup), match.end()
         if kind in _SCORES:
-            yield place, end, _LABELS[kind], _SCORES[kind]
+            found.append((place, end, _LABELS[kind], _SCORES[kind]))
         elif kind == "lower":
-            yield place, end, "name", _lower_score(letters, place, end)
+            found.append((place, end, "name", _lower_score(letters, place, end)))
         else:
-            found = _capitalised(letters, place, end)
-            if found[3]:
-                yield found
+            one = _capitalised(letters, place, end)
+            if one[3]:
+                found.append(one)
+    return found
 
 
 def _lower_score(letters: str, first: int, last: int) -> float:
@@ -151,15 +157,14 @@ def _capitalised(letters: str, first: int, last: int) -> tuple[int, int, str, fl
         first += 2
         if last - first == 1 and letters[first] not in "UFGx":
             return first, last, "name", 0.0
-    number_before = first >= 2 and letters[first - 1] in " -#," and letters[first - 2] in "dDx"
-    number_after = last + 1 < len(letters) and letters[last] in " /,#" and letters[last + 1] in "dDx"
+    number_before = first >= 2 and letters[first - 2] in "dDx" and letters[first - 1] in " -#,"
+    number_after = last + 1 < len(letters) and letters[last + 1] in "dDx" and letters[last] in " /,#"
     seeds = _SEEDS.search(letters, first, last) is not None
     if number_before or (number_after and seeds):
         return first - 2 * number_before, last + 2 * number_after, "address", 0.6
     if seeds or last - first == 1:
         return first, last, "name", 0.6
-    capitals = sum(letter in _CAPITALS for letter in letters[first:last])
-    return first, last, "name", 0.35 if capitals > 1 else 0.0
+    return first, last, "name", 0.35 if _TWO_CAPITALS.search(letters, first, last) else 0.0
 
 
 def _end(text: str, letter: str, end: int) -> int:
