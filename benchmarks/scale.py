@@ -3,7 +3,7 @@
 Run ``python benchmarks/scale.py --results FILE [--megabytes 10 50 200] [--only PART] [--page docs/scale.md] [--plot FILE]``. It
 writes temporary corpora of made-up words, a short document a line, and of each measures, every one in a fresh process:
 
-- store: read the records, group them into units, sort, fingerprint and write them (`tacit.corpus.unit_store`);
+- store: read the records, group them into units, sort, fingerprint and write them (`tacit.corpus.unit_writing`);
 - group: the same of users whose eight records lie in eight files;
 - count: the words of a DP vocabulary, with the contribution bound, from there;
 - tokenise: rows of token ids from there (`tacit.training.row_store`);
@@ -114,7 +114,7 @@ evaluation: {{held_out: 0.001}}
 def store(folder: Path) -> None:
     from tacit.corpus.readers import read_records
     from tacit.corpus.source import Source
-    from tacit.corpus.unit_store import Part, write_units
+    from tacit.corpus.unit_writing import Part, write_units
     from tacit.corpus.units import UnitKind
     from tacit.randomness import KeyedRandomness
 
@@ -189,7 +189,7 @@ def write_users(folder: Path) -> None:
 def group(folder: Path) -> None:
     from tacit.corpus.readers import read_records
     from tacit.corpus.source import Source
-    from tacit.corpus.unit_store import Part, write_units
+    from tacit.corpus.unit_writing import Part, write_units
     from tacit.corpus.units import UnitKind
     from tacit.randomness import KeyedRandomness
 
@@ -222,7 +222,8 @@ def near_copies(folder: Path) -> None:
 
 
 def driver_store(folder: Path) -> None:
-    from tacit.corpus.unit_store import UnitBatch, open_units, write_ordered_units
+    from tacit.corpus.unit_store import open_units
+    from tacit.corpus.unit_writing import UnitBatch, write_ordered_units
     from tacit.randomness import KeyedRandomness
 
     batch = UnitBatch.of([(unit, False) for unit in open_units(folder / "text").training[:2000]])

@@ -69,7 +69,8 @@ def alone(event, arguments):
         raise SystemExit(event)
 
 from tacit.corpus.records import Record
-from tacit.corpus.unit_store import Part, open_units, write_units
+from tacit.corpus.unit_store import open_units
+from tacit.corpus.unit_writing import Part, write_units
 from tacit.corpus.units import UnitKind
 from tacit.randomness import KeyedRandomness
 from tacit.vocabulary.tally import Spill, Tally

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from tacit.corpus.records import Record
-from tacit.corpus.unit_store import Part, UnitStore, open_units, write_units
+from tacit.corpus.unit_store import UnitStore, open_units
+from tacit.corpus.unit_writing import Part, write_units
 from tacit.corpus.units import Unit, UnitKind, group_units, is_held_out, split_held_out, unit_fingerprint
 from tacit.errors import DataError
 from tacit.randomness import KeyedRandomness

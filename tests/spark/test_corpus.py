@@ -16,7 +16,8 @@ from tacit.corpus.places import place
 from tacit.corpus.readers import read_records
 from tacit.corpus.records import Record
 from tacit.corpus.source import Source
-from tacit.corpus.unit_store import Part, UnitStore, open_units, write_units
+from tacit.corpus.unit_store import UnitStore, open_units
+from tacit.corpus.unit_writing import Part, write_units
 from tacit.corpus.units import Unit, UnitKind, is_held_out
 from tacit.errors import DataError
 from tacit.randomness import KeyedRandomness

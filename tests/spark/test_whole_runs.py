@@ -17,7 +17,8 @@ from hostile.cases import CASES
 import tacit
 from tacit.corpus.readers import read_records
 from tacit.corpus.source import Source
-from tacit.corpus.unit_store import Part, open_units, write_units
+from tacit.corpus.unit_store import open_units
+from tacit.corpus.unit_writing import Part, write_units
 from tacit.corpus.units import UnitKind, is_held_out
 from tacit.randomness import KeyedRandomness
 from tacit.screening.corpus import ScreenPlan, screen_corpus

@@ -1,7 +1,6 @@
-"""The units of a corpus on disk: written once, in one pass over its records, and read one by one.
+"""The units of a corpus on disk, written once (`tacit.corpus.unit_writing`) and read one by one.
 
-Texts lie in one file in the order of the records, each once; arrays say which of them are a unit's. Grouping and order are those
-of `tacit.corpus.units.group_units`: units sorted by id, which an external sort gives for records that are spread over the files.
+Texts lie in one file in the order of the records, each once; arrays say which of them are a unit's.
 
 Shapes: U units, N texts, B bytes.
 """
@@ -9,58 +8,22 @@ Shapes: U units, N texts, B bytes.
 from __future__ import annotations
 
 import heapq
-import itertools
-import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import overload
 
-import numpy as np
+from tacit.corpus.units import Unit
+from tacit.storage.arrays import DiskArray, open_arrays
 
-from tacit.corpus.records import Record
-from tacit.corpus.units import (
-    Unit,
-    UnitKind,
-    cut_tuples,
-    fingerprint_begun,
-    fingerprint_line,
-    key_of_record,
-    ordinal_id,
-    unit_fingerprint,
-)
-from tacit.randomness import KeyedRandomness
-from tacit.storage.arrays import ArrayWriter, DiskArray, open_arrays, write_shapes
-from tacit.storage.external_sort import IN_MEMORY, ExternalSort, Row
+__all__ = ["HELD_OUT", "TRAINING", "UNITS_AT_ONCE", "StoredUnits", "UnitStore", "decoded", "open_units"]
 
-__all__ = [
-    "Part",
-    "SideBatch",
-    "StoredUnits",
-    "UnitBatch",
-    "UnitStore",
-    "open_units",
-    "write_ordered_units",
-    "write_units",
-]
-
-_AT_ONCE = 4096
-_TRAINING, _HELD_OUT = "training", "held_out"
-
-
-@dataclass(frozen=True)
-class Part:
-    """Records that are grouped together.
-
-    Args:
-        records: read once.
-        kind: what a unit is.
-        prefix: begins the id of each unit: no two parts may have the same.
-    """
-
-    records: Iterable[Record]
-    kind: UnitKind
-    prefix: str = ""
+UNITS_AT_ONCE = 4096
+"""How many are read or written together."""
+TRAINING = "training"
+"""How the files of the one side begin."""
+HELD_OUT = "held_out"
+"""How those of the other side begin."""
 
 
 class StoredUnits(Sequence[Unit]):
@@ -117,8 +80,8 @@ class StoredUnits(Sequence[Unit]):
         return [*(self._read(start, stored) if start < stored else ()), *self._behind[behind]]
 
     def __iter__(self) -> Iterator[Unit]:
-        for start in range(0, self._stored, _AT_ONCE):
-            yield from self._read(start, min(start + _AT_ONCE, self._stored))
+        for start in range(0, self._stored, UNITS_AT_ONCE):
+            yield from self._read(start, min(start + UNITS_AT_ONCE, self._stored))
         yield from self._behind
 
     def __repr__(self) -> str:
@@ -131,13 +94,13 @@ class StoredUnits(Sequence[Unit]):
         at, sizes = (arrays[name][text_ends[0] : text_ends[-1]].tolist() for name in ("at_N", "sizes_N"))
         for number in range(end - start):
             own = range(text_ends[number] - text_ends[0], text_ends[number + 1] - text_ends[0])
-            unit_id = _decoded(ids[id_ends[number] - id_ends[0] : id_ends[number + 1] - id_ends[0]])
+            unit_id = decoded(ids[id_ends[number] - id_ends[0] : id_ends[number + 1] - id_ends[0]])
             yield Unit(unit_id, tuple(_text(self._texts_B, at[text], sizes[text]) for text in own))
 
 
 @dataclass(frozen=True)
 class UnitStore:
-    """What `write_units` wrote.
+    """What `tacit.corpus.unit_writing` wrote.
 
     Args:
         training: the units that are not held out.
@@ -166,226 +129,7 @@ def open_units(folder: Path) -> UnitStore:
         own = {key.removeprefix(f"{name}-"): array for key, array in arrays.items() if key.startswith(f"{name}-")}
         return StoredUnits(f"{folder.name} {name}", own, arrays["texts_B"])
 
-    return UnitStore(side(_TRAINING), side(_HELD_OUT), about["fingerprint"])
-
-
-def write_units(
-    folder: Path,
-    parts: Iterable[Part],
-    is_held_out: Callable[[str], bool],
-    streams: KeyedRandomness,
-    in_memory: int = IN_MEMORY,
-) -> None:
-    """Write the units of parts, one part after the other.
-
-    Args:
-        folder: empty, and its owner's alone.
-        parts: records and how they are grouped.
-        is_held_out: of the id of a unit.
-        streams: for the fingerprint.
-        in_memory: records that are sorted in memory; more are sorted on disk.
-
-    Raises:
-        DataError: as `group_units`, and of whatever reads the records.
-    """
-    scratch = folder / "unsorted"
-    scratch.mkdir()
-    texts, sides = _Texts(folder, "texts_B"), _sides(folder)
-
-    def written() -> Iterator[Unit]:
-        for part in parts:
-            for unit_id, spans in _grouped(scratch, part, texts, in_memory):
-                sides[is_held_out(unit_id)].add(unit_id, spans)
-                yield Unit(unit_id, tuple(texts.read(at, size) for at, size in spans))
-
-    _finish(folder, texts, sides, unit_fingerprint(written(), streams))
-    shutil.rmtree(scratch)
-
-
-@dataclass(frozen=True)
-class SideBatch:
-    """Which texts are whose, of units that follow one another on one side. Shapes: U units, N texts.
-
-    Args:
-        ids: UTF-8, one behind the other.
-        id_sizes_U, texts_U: bytes of each id, and how many texts are its unit's.
-        at_N, sizes_N: where each text begins, and its bytes.
-    """
-
-    ids: bytes
-    id_sizes_U: np.ndarray
-    texts_U: np.ndarray
-    at_N: np.ndarray
-    sizes_N: np.ndarray
-
-    def __repr__(self) -> str:
-        return "SideBatch(<private>)"
-
-    @classmethod
-    def of(cls, ids: Sequence[bytes], spans: Sequence[Sequence[_Span]]) -> SideBatch:
-        """The batch of units with these ids, whose texts lie at these places."""
-        all_N2 = np.array(list(itertools.chain.from_iterable(spans)), dtype=np.int64).reshape(-1, 2)
-        id_sizes_U, texts_U = (np.array(list(map(len, each)), dtype=np.int64) for each in (ids, spans))
-        return cls(b"".join(ids), id_sizes_U, texts_U, all_N2[:, 0], all_N2[:, 1])
-
-
-@dataclass(frozen=True)
-class UnitBatch:
-    """Units that follow one another, as the bytes that a store and a fingerprint want of them.
-
-    Args:
-        texts: of all units, in order.
-        lines: `tacit.corpus.units.fingerprint_line` of each.
-        training, held_out: by sides; texts are counted from the first of this batch.
-    """
-
-    texts: bytes
-    lines: bytes
-    training: SideBatch
-    held_out: SideBatch
-
-    def __repr__(self) -> str:
-        return "UnitBatch(<private>)"
-
-    @classmethod
-    def of(cls, units: Sequence[tuple[Unit, bool]]) -> UnitBatch:
-        """The batch of these units; each comes with whether it is held out."""
-        texts: list[bytes] = []
-        ids: dict[bool, list[bytes]] = {False: [], True: []}
-        spans: dict[bool, list[list[_Span]]] = {False: [], True: []}
-        at = 0
-        for unit, held_out in units:
-            own = []
-            for text in unit.texts:
-                texts.append(text.encode("utf-8", "surrogatepass"))
-                own.append((at, len(texts[-1])))
-                at += len(texts[-1])
-            ids[held_out].append(unit.unit_id.encode("utf-8", "surrogatepass"))
-            spans[held_out].append(own)
-        lines = b"".join(fingerprint_line(unit) for unit, _ in units)
-        sides = (SideBatch.of(ids[side], spans[side]) for side in (False, True))
-        return cls(b"".join(texts), lines, *sides)
-
-
-def write_ordered_units(folder: Path, batches: Iterable[UnitBatch], streams: KeyedRandomness) -> None:
-    """Write, as `write_units`, units that were grouped, ordered and divided elsewhere, part by part, each with its part's prefix."""
-    texts, sides = _Texts(folder, "texts_B"), _sides(folder)
-    fingerprint = fingerprint_begun(streams)
-    for batch in batches:
-        start = texts.writer.rows
-        texts.writer.add_bytes(batch.texts)
-        fingerprint.update(batch.lines)
-        sides[False].append(batch.training, start)
-        sides[True].append(batch.held_out, start)
-    _finish(folder, texts, sides, fingerprint.hexdigest())
-
-
-def _sides(folder: Path) -> dict[bool, _SideWriter]:
-    """The writers of both sides, by whether it is held out."""
-    return {True: _SideWriter(folder, _HELD_OUT), False: _SideWriter(folder, _TRAINING)}
-
-
-def _finish(folder: Path, texts: _Texts, sides: dict[bool, _SideWriter], fingerprint: str) -> None:
-    writers = [texts.writer, *(writer for side in sides.values() for writer in side.closed())]
-    write_shapes(folder, writers, {"fingerprint": fingerprint})
-
-
-_Span = tuple[int, int]
-"""Where a text begins in the file of texts, and its bytes."""
-
-
-class _Texts:
-    """The bytes of texts, appended, and read again while more are written."""
-
-    def __init__(self, folder: Path, name: str) -> None:
-        self.writer = ArrayWriter(folder, name, np.uint8)
-        self._reader = (folder / f"{name}.bin").open("rb")
-
-    def append(self, text: str) -> _Span:
-        at = self.writer.rows
-        content = text.encode("utf-8", "surrogatepass")
-        self.writer.add_bytes(content)
-        return at, len(content)
-
-    def read(self, at: int, size: int) -> str:
-        self.writer.flush()
-        self._reader.seek(at)
-        return _decoded(self._reader.read(size))
-
-
-class _SideWriter:
-    """The arrays of one side: which texts are a unit's."""
-
-    def __init__(self, folder: Path, name: str) -> None:
-        kinds = {
-            "ids_B": np.uint8,
-            "id_ends_U": np.int64,
-            "text_ends_U": np.int64,
-            "at_N": np.int64,
-            "sizes_N": np.int64,
-        }
-        self._writers = {key: ArrayWriter(folder, f"{name}-{key}", kind) for key, kind in kinds.items()}
-        self._ids: list[bytes] = []
-        self._texts: list[Sequence[_Span]] = []
-
-    def add(self, unit_id: str, spans: Sequence[_Span]) -> None:
-        self._ids.append(unit_id.encode("utf-8", "surrogatepass"))
-        self._texts.append(spans)
-        if len(self._ids) == _AT_ONCE:
-            self._write()
-
-    def closed(self) -> Iterable[ArrayWriter]:
-        self._write()
-        return self._writers.values()
-
-    def append(self, batch: SideBatch, start: int) -> None:
-        """Units whose texts are counted from the place ``start`` on."""
-        writers = self._writers
-        writers["id_ends_U"].add(writers["ids_B"].rows + np.cumsum(batch.id_sizes_U))
-        writers["text_ends_U"].add(writers["at_N"].rows + np.cumsum(batch.texts_U))
-        writers["ids_B"].add_bytes(batch.ids)
-        writers["at_N"].add(start + batch.at_N)
-        writers["sizes_N"].add(batch.sizes_N)
-
-    def _write(self) -> None:
-        self.append(SideBatch.of(self._ids, self._texts), 0)
-        self._ids, self._texts = [], []
-
-
-def _grouped(scratch: Path, part: Part, texts: _Texts, in_memory: int) -> Iterator[tuple[str, list[_Span]]]:
-    """The id of each unit of a part, in order, and where its texts are."""
-    kind = part.kind
-    into = _Texts(scratch, "whole") if kind.words is not None else texts
-    by_group = ExternalSort(scratch, "groups", in_memory)
-    for number, record in enumerate(part.records, start=1):
-        key = key_of_record(record, number, kind)
-        by_group.add((key.encode("utf-8", "surrogatepass"), *into.append(record.text)))
-    groups = ((_decoded(key), [row[1:] for row in rows]) for key, rows in itertools.groupby(by_group, _key))
-    if kind.kind in ("record", "tuple"):
-        by_unit = ExternalSort(scratch, "units", in_memory)
-        groups = _several_of_each(kind, groups, into, texts, by_unit)
-    yield from ((part.prefix + unit_id, spans) for unit_id, spans in groups)
-
-
-def _several_of_each(
-    kind: UnitKind,
-    documents: Iterator[tuple[str, list[_Span]]],
-    whole: _Texts,
-    texts: _Texts,
-    by_unit: ExternalSort,
-) -> Iterator[tuple[str, list[_Span]]]:
-    """The units of documents that are records or tuples, under ids of their own."""
-    for name, spans in documents:
-        if kind.words is not None:
-            pieces = cut_tuples([whole.read(*span) for span in spans], kind.words)
-            spans = [texts.append(piece) for piece in pieces]
-        for ordinal, span in enumerate(spans):
-            by_unit.add((ordinal_id(name, ordinal).encode("utf-8", "surrogatepass"), *span))
-    return ((_decoded(key), [(at, size)]) for key, at, size in by_unit)
-
-
-def _key(row: Row) -> bytes:
-    return row[0]
+    return UnitStore(side(TRAINING), side(HELD_OUT), about["fingerprint"])
 
 
 def _with_start(ends_U: DiskArray, start: int, end: int) -> list[int]:
@@ -395,8 +139,9 @@ def _with_start(ends_U: DiskArray, start: int, end: int) -> list[int]:
 
 
 def _text(texts_B: DiskArray, at: int, size: int) -> str:
-    return _decoded(texts_B[at : at + size].tobytes())
+    return decoded(texts_B[at : at + size].tobytes())
 
 
-def _decoded(content: bytes) -> str:
+def decoded(content: bytes) -> str:
+    """The text of which these are the bytes; half a surrogate may stand in it."""
     return content.decode("utf-8", "surrogatepass")

@@ -17,7 +17,8 @@ import numpy as np
 from tacit.audit.samples import MembershipSamples
 from tacit.corpus.readers import read_records
 from tacit.corpus.source import MOST_RECORD_BYTES, Source
-from tacit.corpus.unit_store import Part, StoredUnits, UnitStore, open_units, write_units
+from tacit.corpus.unit_store import StoredUnits, UnitStore, open_units
+from tacit.corpus.unit_writing import Part, write_units
 from tacit.corpus.units import UnitKind, is_held_out
 from tacit.errors import DataError, UsageError
 from tacit.files import atomic_folder

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacit.corpus.source import Source
-from tacit.corpus.unit_store import SideBatch, UnitBatch, write_ordered_units
+from tacit.corpus.unit_writing import SideBatch, UnitBatch, write_ordered_units
 from tacit.corpus.units import Unit, UnitKind
 from tacit.errors import DataError
 from tacit.files import read_result, write_json
@@ -86,7 +86,7 @@ class SparkCorpus:
         return [self._runner.keep(table) for table in made]
 
     def write(self, folder: Path) -> None:
-        """Write a store of all units, as `tacit.corpus.unit_store.write_units` does.
+        """Write a store of all units, as `tacit.corpus.unit_writing.write_units` does.
 
         Raises:
             DataError: as the readers; a source without a record.
