@@ -17,8 +17,9 @@ from transformers import AutoModelForTokenClassification, AutoTokenizer
 from tacit.config.compare import load_comparison
 from tacit.entities.cells import cutter_of
 from tacit.entities.compare import compare
-from tacit.entities.finetune import FinetuneResult, _read, finetune
+from tacit.entities.finetune import FinetuneResult, finetune
 from tacit.entities.plan import plan_finetune
+from tacit.entities.tuning import read_inputs
 from tacit.errors import BudgetError, DataError, LedgerError, RefusedError, UsageError
 from tacit.files import read_json
 from tacit.privacy.accounting.accountant import epsilon, joint_epsilon
@@ -307,7 +308,7 @@ def test_sentences_of_a_document_are_one_unit_unless_the_unit_is_a_sentence(tmp_
     for unit, expected in (("document", 12), ("sentence", 24)):
         dp, public = {**DP, "unit": unit}, {"folder": str(model), "public": True}
         config = configured(tmp_path, model, model=public, dp=dp, labels=LABELS, training=training)
-        inputs = _read(config)
+        inputs = read_inputs(config)
         stream = cutter_of(inputs.start, config.training, inputs.tags).unit_rows(
             inputs.units, KeyedRandomness(bytes(32))
         )
@@ -322,7 +323,7 @@ def test_all_documents_of_a_user_are_one_unit(tmp_path: Path) -> None:
     dp = {**DP, "unit": "user", "noise_multiplier": 1.5, "budget": {"epsilon": 20.0, "delta": 1e-4}}
     documents = {"path": str(tmp_path / "notes.jsonl"), "format": "jsonl", "id_field": "note", "user_field": "who"}
     config = configured(tmp_path, start, documents=documents, dp=dp, labels=LABELS)
-    inputs = _read(config)
+    inputs = read_inputs(config)
     assert [len(unit.documents) for unit in inputs.units] == [4, 4, 4]
     result = finetune(config)
     check_verified(result)

@@ -10,58 +10,30 @@ The same command again continues, bit for bit. Everything is read and checked be
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-from transformers import PreTrainedModel
 from transformers.utils import logging
 
 from tacit.config import config_differences
 from tacit.config.finetune import FinetuneConfig
-from tacit.corpus.annotated import (
-    AnnotatedDocument,
-    AnnotatedUnit,
-    alone,
-    entity_types,
-    refuse_shared_documents,
-    refuse_unknown_types,
-    tag_set,
-    units_of,
-)
+from tacit.corpus.annotated import AnnotatedUnit
 from tacit.corpus.units import Unit, unit_fingerprint
 from tacit.engine.noise import noise_source
-from tacit.entities.cells import count_entities, cutter_of, documents_of
-from tacit.entities.compare import PROGRESS, compare
-from tacit.entities.fold_comparison import fold_comparison
-from tacit.entities.folds import TooFewGroupsError
-from tacit.entities.rows import RowCutter
-from tacit.entities.scores import TypeCounts, add_counts, score_of
-from tacit.entities.start import Start, open_start
-from tacit.entities.tagger import EntityObjective, load_tagger, row_labels
+from tacit.entities.cells import cutter_of
+from tacit.entities.tagger import EntityObjective
+from tacit.entities.tuning import Inputs, Tuning, new_model, read_inputs, trained_model
+from tacit.entities.tuning_scores import are_scored, score, scores_file
 from tacit.errors import UsageError
-from tacit.files import (
-    one_line_of_storage,
-    private_folder,
-    read_json,
-    write_json,
-    write_private_json,
-    write_text,
-)
+from tacit.files import one_line_of_storage, private_folder, read_json, write_private_json, write_text
 from tacit.planning.finetuning import FINETUNING, dp_phase, plain_phase, solve_noise
 from tacit.planning.finetuning_facts import finetuning_facts
-from tacit.planning.finetuning_origin import inherited, provenance_of_model
+from tacit.planning.finetuning_origin import inherited
 from tacit.planning.origins import take_over
-from tacit.privacy.certificate import (
-    finetuning_randomness,
-    make_certificate,
-    read_number,
-)
+from tacit.privacy.certificate import finetuning_randomness, make_certificate, read_number
 from tacit.privacy.certificate_file import read_certificate
 from tacit.privacy.events import EVERY_PART
 from tacit.privacy.ledger import Ledger, LedgerHeader
@@ -72,8 +44,6 @@ from tacit.privacy.provenance import (
     HONEST_PROGRAMS,
     HONEST_WEIGHTS,
     NOISE_SOURCE,
-    Ancestor,
-    Provenance,
     has_others_programs,
     has_others_weights,
 )
@@ -83,11 +53,10 @@ from tacit.release.writing import is_released, write_release
 from tacit.runs.beginning import another_configuration, begin_in
 from tacit.runs.folder import RunFolder
 from tacit.runs.stages import RELEASE, Stage, walk
-from tacit.training.checkpoint import finished_steps, load_weights
+from tacit.training.checkpoint import finished_steps
 from tacit.training.device import set_up_torch
 from tacit.training.loop import run_phase
 from tacit.training.phases import Phase
-from tacit.training.sequences import SequenceStream
 from tacit.vocabulary.tokenizer import save_tokenizer
 
 __all__ = ["STAGES", "FinetuneResult", "finetune"]
@@ -113,47 +82,6 @@ class FinetuneResult:
     scores: Path | None
 
 
-@dataclass(frozen=True)
-class _Inputs:
-    """All that is read before anything is written."""
-
-    start: Start
-    provenance: Provenance
-    units: list[AnnotatedUnit]
-    test: list[AnnotatedDocument]
-    tags: tuple[str, ...]
-
-    @property
-    def pretraining(self) -> Ancestor | None:
-        """The release that the model is of; None where it is of none."""
-        return self.provenance.ancestors[-1] if self.provenance.ancestors else None
-
-
-@dataclass(frozen=True)
-class _Tuning:
-    """An open fine-tuning: its phase, and the rows that it reads."""
-
-    config: FinetuneConfig
-    inputs: _Inputs
-    folder: RunFolder
-    ledger: Ledger
-    streams: KeyedRandomness
-    cutter: RowCutter
-    rows: SequenceStream
-    phase: Phase
-    reporter: Reporter
-
-    @property
-    def checkpoint(self) -> Path:
-        """The checkpoint of its one phase."""
-        return self.folder.checkpoint(self.phase.name)
-
-    @property
-    def device(self) -> torch.device:
-        """Where the model is trained."""
-        return torch.device(self.config.compute.device)
-
-
 def finetune(config: FinetuneConfig, reporter: Reporter | None = None) -> FinetuneResult:
     """Fine-tune a model, or go on with it: all of `STAGES`.
 
@@ -169,9 +97,9 @@ def finetune(config: FinetuneConfig, reporter: Reporter | None = None) -> Finetu
 
 
 @contextmanager
-def _opened(config: FinetuneConfig, reporter: Reporter) -> Iterator[_Tuning]:
+def _opened(config: FinetuneConfig, reporter: Reporter) -> Iterator[Tuning]:
     """All that is given is read and checked, then the folder, its key and ledger are there, and the steps planned."""
-    inputs = _read(config)
+    inputs = read_inputs(config)
     folder, device = RunFolder(config.resolved_run), set_up_torch(config.compute)
     cutter = cutter_of(inputs.start, config.training, inputs.tags)
     kept = begin_in(folder, _header(config), config.key_seed, lambda: _keep_config(config, folder))
@@ -184,14 +112,14 @@ def _opened(config: FinetuneConfig, reporter: Reporter) -> Iterator[_Tuning]:
         ledger.plan(phase.name, phase.event, phase.steps, EVERY_PART)
         ledger.bind(NOISE_SOURCE, noise_source(device).value)
         private_folder(folder.checkpoints)
-        yield _Tuning(config, inputs, folder, ledger, streams, cutter, rows, phase, reporter)
+        yield Tuning(config, inputs, folder, ledger, streams, cutter, rows, phase, reporter)
 
 
-def _train(tuning: _Tuning) -> None:
+def _train(tuning: Tuning) -> None:
     phase = tuning.phase
     with tuning.reporter.stage("Fine-tuning", phase.steps) as bar:
         run_phase(
-            _new_model(tuning),
+            new_model(tuning),
             phase,
             tuning.rows,
             EntityObjective(tuning.cutter.special.size),
@@ -201,28 +129,6 @@ def _train(tuning: _Tuning) -> None:
             tuning.checkpoint,
             bar.advance_to,
         )
-
-
-def _trained_model(tuning: _Tuning) -> PreTrainedModel:
-    model = _new_model(tuning)
-    load_weights(tuning.checkpoint, model)
-    return model
-
-
-def _read(config: FinetuneConfig) -> _Inputs:
-    start = open_start(config.model, config.training)
-    provenance = provenance_of_model(config.model, config.dp, config.same_people, start.digest)
-    documents = documents_of(config.documents)
-    types = config.labels or entity_types(documents)
-    if config.labels is not None:
-        refuse_unknown_types(documents, types, "the option labels")
-    test: list[AnnotatedDocument] = []
-    if config.test is not None:
-        test = documents_of(config.test)
-        refuse_shared_documents(documents, test)
-        refuse_unknown_types(test, types, "the training documents" if config.labels is None else "the option labels")
-    units = alone(documents) if config.dp is None else units_of(documents, config.dp.unit)
-    return _Inputs(start, provenance, units, test, tag_set(types))
 
 
 def _keep_config(config: FinetuneConfig, folder: RunFolder) -> None:
@@ -254,7 +160,7 @@ def _header(config: FinetuneConfig) -> LedgerHeader:
     )
 
 
-def _bind(ledger: Ledger, config: FinetuneConfig, inputs: _Inputs, streams: KeyedRandomness) -> None:
+def _bind(ledger: Ledger, config: FinetuneConfig, inputs: Inputs, streams: KeyedRandomness) -> None:
     """Bind the model and the documents, and take over what is inherited."""
     ledger.bind("the model folder", inputs.start.digest)
     units = [Unit(unit.unit_id, _bound(unit)) for unit in inputs.units]
@@ -271,7 +177,7 @@ def _bound(unit: AnnotatedUnit) -> tuple[str, ...]:
     return (*sizes, *(word for document in unit.documents for word in (*document.tokens, *document.tags)))
 
 
-def _planned_phase(config: FinetuneConfig, inputs: _Inputs, ledger: Ledger, rows: int) -> Phase:
+def _planned_phase(config: FinetuneConfig, inputs: Inputs, ledger: Ledger, rows: int) -> Phase:
     """The phase, with the noise that an earlier start has planned where there was one."""
     if config.dp is None:
         return plain_phase(config.training, rows)
@@ -282,18 +188,11 @@ def _planned_phase(config: FinetuneConfig, inputs: _Inputs, ledger: Ledger, rows
     return dp_phase(config.training, config.dp, solve_noise(config.training, config.dp, before))
 
 
-def _new_model(tuning: _Tuning) -> Any:
-    start, training, model = tuning.inputs.start, tuning.config.training, tuning.config.model
-    seed = tuning.streams.seed("head") >> 1
-    found = load_tagger(start.folder, tuning.inputs.tags, seed, training.dropout, model.from_scratch)
-    return found.to(tuning.device)  # pyright: ignore[reportArgumentType]
-
-
-def _release(tuning: _Tuning) -> None:
+def _release(tuning: Tuning) -> None:
     """Model, certificate and a page, as a whole."""
     config, inputs, ledger, cutter = tuning.config, tuning.inputs, tuning.ledger, tuning.cutter
     tuning.reporter.say("Release: model and certificate ...")
-    model = _trained_model(tuning)
+    model = trained_model(tuning)
 
     def write_model(target: Path) -> None:
         logging.disable_progress_bar()
@@ -314,7 +213,7 @@ def _release(tuning: _Tuning) -> None:
     write_release(tuning.folder.release, ledger, write_model, certify, write_page)
 
 
-def _page(config: FinetuneConfig, inputs: _Inputs, statement: str, head: str) -> str:
+def _page(config: FinetuneConfig, inputs: Inputs, statement: str, head: str) -> str:
     start, tags = inputs.provenance.to_dict(), ", ".join(inputs.tags)
     weights = not config.model.from_scratch and has_others_weights(start)
     rests = [GENUINE] * bool(start["ancestors"]) + [HONEST_WEIGHTS] * weights
@@ -328,56 +227,7 @@ def _page(config: FinetuneConfig, inputs: _Inputs, statement: str, head: str) ->
     )
 
 
-def _score(tuning: _Tuning) -> None:
-    """Exact scores of the test documents: the curator's alone."""
-    model = _trained_model(tuning)
-    _write_scores(tuning, add_counts(count_entities(row_labels(model), tuning.cutter, tuning.inputs.test)))
-
-
-def _score_folds(tuning: _Tuning) -> None:
-    """Exact scores of all documents, each by a model that has not seen it: the curator's alone.
-
-    It is `tacit compare` with this one model, in a folder of the private part, so it has a key of its own and goes on after a
-    stop. It comes after the release and changes nothing of it: too few documents for it leave the scores undecided, with the exit
-    code and the progress of any other fine-tuning.
-    """
-    run = tuning.folder.private.absolute() / "folds" / str(tuning.config.folds)
-    config = fold_comparison(tuning.config, tuning.phase.plan, tuning.inputs.tags, run)
-    try:
-        compare(config, tuning.reporter)
-    except TooFewGroupsError:
-        folds = config.tasks["documents"].folds
-        with tuning.reporter.stage(PROGRESS, folds) as bar:
-            bar.advance_to(folds)
-        reason = f"undecided: fewer different documents, or users, than {folds} folds"
-        write_json(_scores(tuning.folder), {"of": _scored(tuning), "undecided": reason})
-        return
-    cells = [read_json(path) for path in sorted((config.resolved_run / "cells").glob("*.json"))]
-    _write_scores(tuning, add_counts(counts for cell in cells for counts in cell["counts"]), folds=len(cells))
-
-
-def _scored(tuning: _Tuning) -> str:
-    """A digest of what scores are of besides the model: the configuration may ask for others after the release."""
-    parts = [[one.document_id, one.user_id, one.tokens, one.tags] for one in tuning.inputs.test]
-    return hashlib.sha256(repr([tuning.config.folds, parts]).encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _are_scored(tuning: _Tuning) -> bool:
-    """Whether the scores at hand are those that are asked for; of earlier versions, which did not say of what they are, they are."""
-    try:
-        scores = read_json(_scores(tuning.folder))
-    except (OSError, ValueError):
-        return False
-    return isinstance(scores, dict) and scores.get("of", _scored(tuning)) == _scored(tuning)
-
-
-def _write_scores(tuning: _Tuning, counts: TypeCounts, **more: int) -> None:
-    types = {kind: dataclasses.asdict(score_of(counts, kind)) for kind in counts}
-    whole = {"all": dataclasses.asdict(score_of(counts)), "types": types, "counts": counts}
-    write_json(_scores(tuning.folder), {"of": _scored(tuning), **whole, **more})
-
-
-STAGES: tuple[Stage[_Tuning], ...] = (
+STAGES: tuple[Stage[Tuning], ...] = (
     Stage(
         "training",
         lambda config: True,
@@ -388,15 +238,11 @@ STAGES: tuple[Stage[_Tuning], ...] = (
     Stage(
         "scores",
         lambda config: config.test is not None or config.folds is not None,
-        lambda tuning: _are_scored(tuning),
-        lambda tuning: _score(tuning) if tuning.config.folds is None else _score_folds(tuning),
+        are_scored,
+        score,
     ),
 )
 """All of a fine-tuning, in order."""
-
-
-def _scores(folder: RunFolder) -> Path:
-    return folder.private / "scores.json"
 
 
 def _result(config: FinetuneConfig, folder: RunFolder) -> FinetuneResult:
@@ -405,5 +251,5 @@ def _result(config: FinetuneConfig, folder: RunFolder) -> FinetuneResult:
         folder=folder.root,
         epsilon=read_number(certificate["epsilons"][0]["epsilon"]),
         statement=certificate["fine_tuning"]["statement"],
-        scores=None if config.test is None and config.folds is None else _scores(folder),
+        scores=None if config.test is None and config.folds is None else scores_file(folder),
     )
