@@ -12,7 +12,9 @@ import pyarrow as pa
 import pytest
 from pyspark import SparkConf
 from pyspark.sql import DataFrame
+from pyspark.sql.functions import spark_partition_id
 
+import tacit.spark.runner as module
 from tacit.errors import DataError, UsageError
 from tacit.spark.runner import Runner, Shared
 from tacit.spark.session import open_session, refuse_limit, refuse_unencrypted
@@ -77,6 +79,39 @@ def test_sums_and_firsts_are_those_of_a_loop_whatever_the_parts(spark: Opened, p
 def test_the_order_of_parts_and_rows_is_kept(spark: Opened):
     parts = parted(ROWS, 4, seed=1)
     assert rows_of(spark.runner, table(spark.runner, parts)) == [row for part in parts for row in part]
+
+
+@dataclass(frozen=True)
+class Batches:
+    """Of each part so many rows of a blob each, with a number that goes on."""
+
+    counts: tuple[int, ...]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for part in (number for batch in batches for number in batch["id"].to_pylist()):
+            first = sum(self.counts[:part])
+            for number in range(first, first + self.counts[part]):
+                yield pa.RecordBatch.from_pydict({"number": [number], "text": [bytes(module._BLOB_BYTES)]})
+
+
+@pytest.mark.parametrize("at_once", [1, 3, 16])
+def test_a_large_part_comes_in_pieces_and_in_order(spark: Opened, monkeypatch: pytest.MonkeyPatch, at_once: int):
+    """Spark hands over a part as a whole: one of 250 MB got lost on its way to a driver of 3 GB, and the run ended."""
+    monkeypatch.setattr(module, "_BLOBS_AT_ONCE", at_once)
+    runner, counts = spark.runner, (1, 8, 0, 2)
+    made = runner.map_batches(runner.numbers(len(counts)), Batches(counts), "number long, text binary")
+    sizes: list[int] = []
+
+    def in_pieces(numbered: DataFrame, blobs: int) -> DataFrame:
+        found = whole(numbered, blobs)
+        sizes.extend(row["count"] for row in found.groupBy(spark_partition_id()).count().collect())
+        return found
+
+    whole = module._in_pieces
+    monkeypatch.setattr(module, "_in_pieces", in_pieces)
+    assert [number for batch in runner.batches(made) for number in batch["number"].to_pylist()] == list(range(11))
+    assert sum(sizes) == 11
+    assert max(sizes) <= at_once
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,7 @@ _FAILED = "tacit-task-error:"
 _FOUND = re.compile(rf"{_FAILED}([A-Za-z0-9+/=]+):")
 _MISSING = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 _BLOB_BYTES = 1 << 22
+_BLOBS_AT_ONCE = 16
 _BLOB = "blob binary"
 
 
@@ -110,27 +111,34 @@ class Runner:
 
     def keep(self, table: DataFrame) -> DataFrame:
         """The table, computed now, all parts at once, and kept on the executors' disks until the session ends."""
+        return self._counted(table)[0]
+
+    def _counted(self, table: DataFrame) -> tuple[DataFrame, int]:
+        """The table, as by `keep`, and how many rows it has."""
         from pyspark import StorageLevel
 
         with _one_line_errors():
             kept = table.persist(StorageLevel.DISK_ONLY)
-            kept.count()
-            return kept
+            return kept, kept.count()
 
     @contextmanager
     def kept(self, table: DataFrame) -> Iterator[DataFrame]:
         """The table, kept as by `keep` for what is done in the block."""
-        kept = self.keep(table)
-        with _one_line_errors():
-            try:
-                yield kept
-            finally:
-                kept.unpersist()
+        with _until_done(self.keep(table)) as kept:
+            yield kept
 
     def batches(self, table: DataFrame) -> Iterator[pa.RecordBatch]:
-        """All rows, here, in the order of parts and rows, a few MiB at once."""
-        with self.kept(table.mapInArrow(_as_blobs, _BLOB)) as blobs:
-            for row in blobs.toLocalIterator(prefetchPartitions=True):
+        """All rows, here, in the order of parts and rows, a few MiB at once.
+
+        Spark hands over a part as a whole, which Java holds: a large one gets lost. So what is large is cut into pieces first,
+        by the numbers of its blobs, and each piece comes by itself.
+        """
+        from pyspark.sql import functions as F
+
+        numbered = table.mapInArrow(_as_blobs, _BLOB).withColumn("at", F.monotonically_increasing_id())
+        kept, blobs = self._counted(numbered)
+        with _until_done(kept):
+            for row in _in_pieces(kept, blobs).select("blob").toLocalIterator(prefetchPartitions=True):
                 yield from _batches_in(bytes(row.blob))
 
 
@@ -215,6 +223,22 @@ def _as_blobs(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 # On the driver ---------------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _until_done(kept: DataFrame) -> Iterator[DataFrame]:
+    """What executors keep of a table goes with the end of the block."""
+    with _one_line_errors():
+        try:
+            yield kept
+        finally:
+            kept.unpersist()
+
+
+def _in_pieces(numbered: DataFrame, blobs: int) -> DataFrame:
+    """So many blobs in the order of their numbers, in parts of about `_BLOBS_AT_ONCE` of them."""
+    pieces = -(-blobs // _BLOBS_AT_ONCE)
+    return numbered if pieces <= 1 else numbered.repartitionByRange(pieces, "at").sortWithinPartitions("at")
 
 
 def _batches_in(blob: bytes) -> Iterator[pa.RecordBatch]:
