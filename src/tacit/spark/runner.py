@@ -37,7 +37,7 @@ _FAILED = "tacit-task-error:"
 _FOUND = re.compile(rf"{_FAILED}([A-Za-z0-9+/=]+):")
 _MISSING = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 _BLOB_BYTES = 1 << 22
-_BLOBS_AT_ONCE = 16
+_BLOBS_AT_ONCE = 4
 _BLOB = "blob binary"
 
 
@@ -130,8 +130,8 @@ class Runner:
     def batches(self, table: DataFrame) -> Iterator[pa.RecordBatch]:
         """All rows, here, in the order of parts and rows, a few MiB at once.
 
-        Spark hands over a part as a whole, which Java holds: a large one gets lost. So what is large is cut into pieces first,
-        by the numbers of its blobs, and each piece comes by itself.
+        Spark hands over a part as a whole, of which Java holds some 17 copies at once: a large one gets lost. So what is large
+        is cut into pieces first, by the numbers of its blobs, and each piece comes by itself.
         """
         from pyspark.sql import functions as F
 
