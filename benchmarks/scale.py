@@ -391,8 +391,10 @@ def measure(megabytes: float, only: str | None, results: Path, done: list[Measur
         folder = Path(place)
         lines = write_text(folder / "text.txt", megabytes)
         write_text(folder / "public.txt", 1.0)
-        write_pieces(folder)
-        write_users(folder)
+        if any(name in ON_SPARK for name in wanted):
+            write_pieces(folder)
+        if "group" in wanted:
+            write_users(folder)
         values = {"run": folder / "run", "units": lines, "text": folder / "text.txt", "public": folder / "public.txt"}
         (folder / "run.yaml").write_text(CONFIG.format(**values, length=LENGTH, drawn=DRAWN))
         for name in [*OPERATIONS, "run"]:
