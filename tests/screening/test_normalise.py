@@ -53,9 +53,9 @@ def test_plain_text_is_left_alone(text: str) -> None:
     assert normalise(text) == Normalised(text, list(range(len(text))), list(range(1, len(text) + 1)))
 
 
-@pytest.mark.parametrize("code", [*range(0x300), 0x2028, 0xFF11, 0xD800, 0x1D7D8])
-def test_all_other_characters_are_not_plain(code: int) -> None:
-    assert is_plain(f"a{chr(code)}b") == (code == ord("\n") or 0x20 <= code <= 0x7E)
+def test_all_other_characters_are_not_plain() -> None:
+    codes = [*range(0x300), 0x2028, 0xD800, 0xFF11, 0x1D7D8]
+    assert [code for code in codes if is_plain(f"a{chr(code)}b")] == [ord("\n"), *range(0x20, 0x7F)]
 
 
 def test_a_map_that_forgets_the_change_of_length_is_caught() -> None:

@@ -114,6 +114,15 @@ def test_a_large_part_comes_in_pieces_and_in_order(spark: Opened, monkeypatch: p
     assert max(sizes) <= at_once
 
 
+def test_pieces_are_in_the_order_of_their_numbers(spark: Opened, monkeypatch: pytest.MonkeyPatch):
+    """On a cluster the rows of a piece come together as they arrive; here they are given backwards."""
+    monkeypatch.setattr(module, "_BLOBS_AT_ONCE", 3)
+    backwards = spark.runner.numbers(4).repartition(1).crossJoin(spark.runner.numbers(5))
+    numbered = backwards.toDF("part", "row").selectExpr("19 - (5 * part + row) as at")
+    found = module._in_pieces(numbered.repartition(2), 20)
+    assert [row["at"] for row in found.toLocalIterator()] == list(range(20))
+
+
 @dataclass(frozen=True)
 class Fails:
     """A function that fails as it is told, with private text in its hands."""
