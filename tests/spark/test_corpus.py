@@ -22,6 +22,7 @@ from tacit.corpus.units import Unit, UnitKind, is_held_out
 from tacit.errors import DataError
 from tacit.randomness import KeyedRandomness
 from tacit.screening.corpus import ScreenPlan, screen_corpus
+from tacit.spark import runner
 from tacit.spark.corpus import CorpusPart, SparkCorpus
 from tacit.spark.screening import SparkScreening
 from tacit.spark.units import RecordCorpus
@@ -83,7 +84,14 @@ def folders(tmp_path: Path) -> tuple[Path, Path]:
     return tmp_path / "here", tmp_path / "there"
 
 
+@pytest.fixture
+def pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that comes from Spark is cut into pieces, as parts of more than 16 MiB are."""
+    monkeypatch.setattr(runner, "_BLOBS_AT_ONCE", 1)
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("pieces")
 @pytest.mark.parametrize("kind", [UnitKind("user"), UnitKind("record"), UnitKind("tuple", 7)])
 def test_units_and_counts_are_those_of_one_machine(spark: Opened, source: Source, tmp_path: Path, kind: UnitKind):
     own, other = folders(tmp_path)
@@ -125,6 +133,7 @@ def test_a_record_without_a_unit_is_a_record(spark: Opened, tmp_path: Path):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("pieces")
 @pytest.mark.parametrize("is_chat", [False, True])
 def test_rows_are_those_of_one_machine(spark: Opened, source: Source, tmp_path: Path, is_chat: bool):
     _, other = folders(tmp_path)

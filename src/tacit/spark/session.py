@@ -26,7 +26,7 @@ _CHOSEN = {"PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR", "SPA
 """Where one of these is in the environment, somebody else has said how Java is started."""
 
 _DRIVER_MEMORY = "3g"
-"""With Spark's own 1 GB the rows of 200 MB of text got lost on their way to the driver."""
+"""Three times Spark's own: parts of 25 MB got lost there, which now come to the driver in pieces (`tacit.spark.runner`)."""
 
 _BATCH_BYTES = str(64 << 20)
 _ENCRYPTED = ("spark.io.encryption.enabled", "spark.network.crypto.enabled")
