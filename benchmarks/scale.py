@@ -17,8 +17,8 @@ writes temporary corpora of made-up words, a short document a line, and of each 
   and groups the text again; in a run they follow one another.
 
 Near copies are measured up to 50 MB; scoring has `benchmarks/scoring.py`. FILE gets a line for each as it is done, and what is in it
-is not measured again: stop it, and run the same command to go on. With ``--only text`` the page gets what was measured here and of
-texts, between marks of its own, for another machine than that of the rest.
+is not measured again: stop it, and run the same command to go on. With ``--only text`` the page gets what was measured here, of
+texts and on Spark, between marks of its own, for another machine than that of the rest.
 Peaks are those of the process: resident memory as the system counts it, and the part that is no file's ("own"). With Spark they are
 sums over all processes, in which pages that these share count more than once.
 """
@@ -545,7 +545,7 @@ def main() -> None:
     for megabytes in arguments.megabytes:
         measure(megabytes, arguments.only, results, done)
     if arguments.page and arguments.only == "text":
-        write_page(arguments.page, (BEGIN_TEXT, END_TEXT), "\n".join(table(done, [*HERE, *OF_TEXT])))
+        write_page(arguments.page, (BEGIN_TEXT, END_TEXT), "\n".join(table(done, [*HERE, *OF_TEXT, *ON_SPARK])))
     elif arguments.page:
         write_page(arguments.page, (BEGIN, END), tables(done))
     if arguments.plot:
