@@ -131,14 +131,15 @@ class Runner:
         """All rows, here, in the order of parts and rows, a few MiB at once.
 
         Spark hands over a part as a whole, of which Java holds several copies at once. So what is large is cut into pieces first, by
-        the numbers of its blobs, and each piece comes by itself. Java keeps 2.6 bytes for each that has come (measured).
+        the numbers of its blobs, and each piece comes by itself. It comes from the RDD: Spark keeps what the jobs of a query have
+        given until the query ends, 2.6 bytes for each byte.
         """
         from pyspark.sql import functions as F
 
         numbered = table.mapInArrow(_as_blobs, _BLOB).withColumn("at", F.monotonically_increasing_id())
         kept, blobs = self._counted(numbered)
         with _until_done(kept):
-            for row in _in_pieces(kept, blobs).select("blob").toLocalIterator(prefetchPartitions=True):
+            for row in _in_pieces(kept, blobs).select("blob").rdd.toLocalIterator(prefetchPartitions=True):
                 yield from _batches_in(bytes(row.blob))
 
 
