@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import pyarrow as pa
@@ -130,7 +129,7 @@ def test_what_has_come_is_let_go_of(spark: Opened, monkeypatch: pytest.MonkeyPat
     made = runner.map_batches(runner.numbers(1), Batches((blobs,)), "number long, text binary")
     found = [used() for _ in runner.batches(made)]
     assert len(found) == blobs
-    assert median(found[-8:]) - median(found[:8]) < blobs * module._BLOB_BYTES / 3  # all of them, if they are kept
+    assert min(found[-8:]) - min(found[:8]) < blobs * module._BLOB_BYTES / 3  # three quarters of them, if they are kept
 
 
 def test_pieces_are_in_the_order_of_their_numbers(spark: Opened, monkeypatch: pytest.MonkeyPatch):

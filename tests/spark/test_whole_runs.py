@@ -22,6 +22,7 @@ from tacit.corpus.unit_writing import Part, write_units
 from tacit.corpus.units import UnitKind, is_held_out
 from tacit.randomness import KeyedRandomness
 from tacit.screening.corpus import ScreenPlan, screen_corpus
+from tacit.spark import runner as transport
 from tacit.spark.corpus import CorpusPart, SparkCorpus
 from tacit.spark.runner import Runner
 from tacit.spark.screening import SparkScreening
@@ -102,6 +103,7 @@ def spark_units(folder: Path, result: Path) -> None:
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     runner = Runner(open_session(folder / "unused", 1))
+    transport._BLOBS_AT_ONCE = 1  # all comes in pieces, as that of more than 16 MiB does
     corpus = SparkCorpus(lambda: runner, [CorpusPart(_source(folder), UnitKind("user"))], 0.2, STREAMS)
     units, rows, screened = (result / part for part in PARTS)
     units.touch()

@@ -133,6 +133,9 @@ class Runner:
         Spark hands over a part as a whole, of which Java holds several copies at once. So what is large is cut into pieces first, by
         the numbers of its blobs, and each piece comes by itself. It comes from the RDD: Spark keeps what the jobs of a query have
         given until the query ends, 2.6 bytes for each byte.
+
+        Args:
+            table: with a total order of its rows: what an executor that is lost had, another one cuts into the same blobs.
         """
         from pyspark.sql import functions as F
 
