@@ -129,7 +129,7 @@ def test_every_cell_is_a_run_that_is_allowed(files: CorpusFiles, name: str, tmp_
 def test_all_arms_have_the_same_epsilon_and_see_as_much_text(files: CorpusFiles, tmp_path: Path) -> None:
     scale = SCALES["laptop"]
     size = scale.corpora["customersim"]
-    arms: tuple[Arm, ...] = ("raw", "redacted", "crt", "public-lines", "dp-sgd")
+    arms: tuple[Arm, ...] = ("raw", "redacted", "noiseless", "crt", "public-lines", "dp-sgd")
     for arm in arms:
         cell = Cell("customersim", "lstm", arm)
         config = run_of(cell, scale, files, tmp_path)
@@ -142,6 +142,19 @@ def test_all_arms_have_the_same_epsilon_and_see_as_much_text(files: CorpusFiles,
         if config.dp_phases:
             ours = epsilons_after(cell, scale, scale.rounds)["ours"] or 0.0
             assert 0.99 * scale.epsilon < ours <= scale.epsilon
+
+
+def test_without_noise_crts_lines_are_read_in_crts_order(files: CorpusFiles, tmp_path: Path) -> None:
+    """So that the two differ by noise and clipping alone, and it has no epsilon."""
+    scale = SCALES["laptop"]
+    own, noisy = (Cell("customersim", "gpt2", arm, 0.1) for arm in ("noiseless", "crt"))
+    configs = [run_of(cell, scale, files, tmp_path) for cell in (own, noisy)]
+    without, with_noise = ([(phase.name, phase.stream) for phase in config.phases] for config in configs)
+    assert without == with_noise == [("private", "private"), ("plain", "screened")]
+    assert configs[0].screening == configs[1].screening
+    assert not configs[0].dp_phases
+    assert epsilons_after(own, scale, scale.rounds)["ours"] == math.inf
+    assert epsilons_after(noisy, scale, scale.rounds)["ours"] == pytest.approx(scale.epsilon, rel=0.01)
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 from tacit.reproduce.crt.claims import judge
+from tacit.reproduce.crt.page import results_page
 from tacit.reproduce.crt.panel import Arms, PanelResults, panels_of
 from tacit.reproduce.crt.scale import SCALES
 
@@ -370,3 +372,19 @@ def test_what_counts_is_the_last_rounds_model() -> None:
     """Known wrong: of the first round, perplexities are twice as large, and all ratios the same."""
     found = panel({"crt 0.1": {"perplexity": 9.0}})
     assert found.perplexity(Arms("crt", 0.1), "redacted") == pytest.approx(9.0, rel=0.02)
+
+
+def test_the_page_says_what_the_noise_adds() -> None:
+    arms = {"crt 0.1": {"perplexity": 12.0}, "redacted 0.1": {}, "noiseless 0.1": {"perplexity": 10.5}}
+    tables: dict[str, list[Any]] = {name: [] for name in ("figure2", "figures3-5", "figure6", "baselines")}
+    scale = dataclasses.replace(SCALES["laptop"], ablation=False)
+
+    def shown(own: dict[str, dict[str, Any]]) -> list[str]:
+        page = results_page(scale, tables, [panel(own)], 0.0)
+        table = page.sections["Perplexity of redacted text above redaction alone's"]
+        [line] = [line for line in table.splitlines() if "c, m" in line]
+        return [cell.strip().split(" %")[0] for cell in line.strip("|").split("|")[1:]]
+
+    assert [float(percent) for percent in shown(arms)] == pytest.approx([20.0, 5.0, 14.3], abs=1.0)
+    del arms["noiseless 0.1"]
+    assert shown(arms)[1:] == ["", ""]

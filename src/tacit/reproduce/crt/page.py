@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from tacit.reproduce.crt.asked import CRT
 from tacit.reproduce.crt.panel import COPIES, Arms, Attack, PanelResults
 from tacit.reproduce.crt.runs import DELTA
-from tacit.reproduce.crt.scale import ARMS, GAMMAS, Scale
+from tacit.reproduce.crt.scale import ARMS, GAMMAS, UTILITY_GAMMA, Scale
+from tacit.reproduce.crt.utility import percent
 from tacit.reproduce.driver import LEVEL, Page
 from tacit.reproduce.writing import Row, markdown_table
 
 __all__ = ["results_page"]
 
 _TEXTS = ("redacted", "raw", "without_secrets")
-_MAIN = ("redacted", "crt", "public-lines", "raw", "dp-sgd", "s-dp")
+_MAIN = ("redacted", "crt", "noiseless", "public-lines", "raw", "dp-sgd", "s-dp")
 """Of the other arms the ablation tells."""
 _HEADS = [
     "training",
@@ -50,7 +52,9 @@ def results_page(
         f"Figures 2 to 5: {panel.name}, {panel.seeds} seed(s)": markdown_table(_HEADS, _panel(panel))
         for panel in panels
     }
+    heads = ["corpus, model", "CRT", "its lines, all without noise", "CRT against these"]
     sections |= {
+        "Perplexity of redacted text above redaction alone's": markdown_table(heads, _distances(panels)),
         "Epsilon of DP-SGD, CRT and S-DP": markdown_table(
             ["corpus", "training", "γ", "noise multiplier", "ε paper", "ε ours", "ε selective"],
             _epsilons(utility, attacks),
@@ -82,6 +86,17 @@ def _panel(panel: PanelResults) -> list[list[str]]:
         for gamma in panel.gammas(name):
             arm = Arms(name, gamma)
             rows.append([ARMS[name], _gamma(name, gamma), *_utility(panel, arm), *_attacks(panel, arm)])
+    return rows
+
+
+def _distances(panels: Sequence[PanelResults]) -> list[list[str]]:
+    """How far CRT is from redaction alone, how far its lines are where none has noise, and what noise adds to that."""
+    alone, apart = (Arms(name, UTILITY_GAMMA) for name in ("redacted", "noiseless"))
+    pairs = ((CRT, alone), (apart, alone), (CRT, apart))
+    rows = []
+    for panel in panels:
+        ratios = [panel.ratio(own, other, "redacted", 0.05) for own, other in pairs]
+        rows.append([panel.name, *("" if ratio is None else percent(ratio) for ratio in ratios)])
     return rows
 
 

@@ -22,6 +22,7 @@ DEDUPLICATE: dict[Arm, Literal["none", "exact", "unmasked"]] = {
     "redacted": "none",
     "crt": "unmasked",
     "public-lines": "unmasked",
+    "noiseless": "unmasked",
     "crt-copies": "none",
     "redacted-exact": "exact",
     "crt-exact": "exact",
@@ -32,6 +33,7 @@ _ALLOW: dict[str, tuple[str, ...]] = {
     "raw": ("heuristic:non-private",),
     "redacted": ("heuristic:non-private",),
     "redacted-exact": ("heuristic:non-private",),
+    "noiseless": ("heuristic:non-private",),
     "s-dp": ("heuristic:selective-dp",),
 }
 
@@ -168,6 +170,9 @@ def _phases(cell: Cell, scale: Scale, size: CorpusSize, noise: float) -> list[di
             return [private("private", size.lines)]
         case "crt" | "crt-copies" | "crt-exact":
             return [private("private", size.private_lines), plain("screened", public_lines)]
+        case "noiseless":
+            own = plain("private", size.private_lines, name="private")
+            return [own, plain("screened", public_lines)]
         case "public-lines":
             return [plain("screened", public_lines)]
         case "s-dp":

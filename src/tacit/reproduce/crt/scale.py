@@ -26,7 +26,18 @@ __all__ = [
     "trunks_of",
 ]
 
-Arm = Literal["raw", "redacted", "dp-sgd", "s-dp", "crt", "public-lines", "crt-copies", "redacted-exact", "crt-exact"]
+Arm = Literal[
+    "raw",
+    "redacted",
+    "dp-sgd",
+    "s-dp",
+    "crt",
+    "public-lines",
+    "noiseless",
+    "crt-copies",
+    "redacted-exact",
+    "crt-exact",
+]
 ARMS: dict[str, str] = {
     "raw": "not private",
     "redacted": "redaction alone",
@@ -34,6 +45,7 @@ ARMS: dict[str, str] = {
     "s-dp": "S-DP",
     "crt": "CRT",
     "public-lines": "CRT's lines without noise alone",
+    "noiseless": "CRT's lines, all without noise",
     "crt-copies": "CRT, none",
     "redacted-exact": "redaction alone, exact",
     "crt-exact": "CRT, exact",
@@ -313,7 +325,7 @@ def cells_of(scale: Scale) -> list[Cell]:
 
 def _panel(panel: Panel, seed: int) -> list[Cell]:
     cells = _sweep(panel.corpus, panel.model, ("redacted", "crt"), panel.gammas, seed)
-    cells += _sweep(panel.corpus, panel.model, ("public-lines",), (UTILITY_GAMMA,), seed)
+    cells += _sweep(panel.corpus, panel.model, ("public-lines", "noiseless"), (UTILITY_GAMMA,), seed)
     cells += _sweep(panel.corpus, panel.model, ("raw", "dp-sgd"), (0.0,), seed)
     return cells + _sweep(panel.corpus, panel.model, ("s-dp",), panel.selective, seed)
 

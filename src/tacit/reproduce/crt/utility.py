@@ -15,7 +15,7 @@ from tacit.reproduce.crt.scale import UTILITY_GAMMA
 from tacit.reproduce.judging import below, over_seeds
 from tacit.reproduce.writing import Claim, Row
 
-__all__ = ["QUESTIONS_OF_UTILITY", "by_model", "easier"]
+__all__ = ["QUESTIONS_OF_UTILITY", "by_model", "easier", "percent"]
 
 _CLOSE = math.log(1.1)
 _DP, _ALONE = Arms("dp-sgd"), Arms("public-lines", UTILITY_GAMMA)
@@ -57,10 +57,11 @@ def _below(panel: PanelResults, own: Arms, other: Arms, text: str, level: float,
 
 def _compared(panel: PanelResults, own: Arms, other: Arms, text: str, ratio: Estimate) -> str:
     against = f"{panel.perplexity(own, text):.2f} against {panel.perplexity(other, text):.2f}"
-    return f"{against}, {_percent(ratio)}"
+    return f"{against}, {percent(ratio)}"
 
 
-def _percent(ratio: Estimate) -> str:
+def percent(ratio: Estimate) -> str:
+    """The log of a ratio as a difference in percent, with its interval."""
     return f"{100 * math.expm1(ratio.value):+.1f} % ({_bound(ratio.low)} to {_bound(ratio.high)})"
 
 
@@ -116,7 +117,7 @@ def _model_below(
         "the public GPT-2, beside the public LSTM,": ratio_of_texts(public, lstm.texts(TRUNK, text), level),
     }
     names = [words for words, beside in passed.items() if beside is not None and below(beside, 0.0)]
-    numbers = f"{gpt2.perplexity(mine, text):.2f} against {lstm.perplexity(theirs, text):.2f}, {_percent(ratio)}"
+    numbers = f"{gpt2.perplexity(mine, text):.2f} against {lstm.perplexity(theirs, text):.2f}, {percent(ratio)}"
     return Found(below(ratio, 0.0), numbers, names[0] if names else "")
 
 
