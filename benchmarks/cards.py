@@ -23,11 +23,13 @@ from tacit.config import ComputeOptions, ModelOptions
 from tacit.engine.sampler import poisson_sample
 from tacit.models.kinds import build_model
 from tacit.randomness import KeyedRandomness
+from tacit.training.dp_step import DpStep
 from tacit.training.masking import Masking
 from tacit.training.objectives import MaskedObjective
+from tacit.training.plain_step import PlainStep
 from tacit.training.plans import DpPlan, PlainPlan
 from tacit.training.sequences import SequenceStream
-from tacit.training.steps import DpStep, PlainStep, Step
+from tacit.training.steps import Step
 from tacit.training.unit_rows import Source, unit_targets
 from tacit.vocabulary.special import SpecialTokens
 

@@ -2,7 +2,7 @@
 
     python benchmarks/together.py [--device cuda] [--length 256] [--layers 12 --width 768 --vocabulary 50257] [--units 256]
 
-Made-up texts of up to the length in a GPT-2 with random weights; one draw of all units through `tacit.training.steps.DpStep`,
+Made-up texts of up to the length in a GPT-2 with random weights; one draw of all units through `tacit.training.dp_step.DpStep`,
 three times, the units one at a time being an eighth of them. The trial before a phase is timed apart.
 """
 
@@ -18,10 +18,10 @@ from tacit.config import ComputeOptions, ModelOptions
 from tacit.models.kinds import build_model
 from tacit.randomness import KeyedRandomness
 from tacit.training.device import processor, set_up_torch
+from tacit.training.dp_step import DpStep
 from tacit.training.objectives import CausalObjective
 from tacit.training.plans import DpPlan
 from tacit.training.sequences import SequenceStream
-from tacit.training.steps import DpStep
 from tacit.training.unit_rows import Source
 from tacit.vocabulary.special import SpecialTokens
 

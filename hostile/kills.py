@@ -270,7 +270,7 @@ def _end_of_two(one: Begun) -> Path:
 
 def _no_noise_after_a_kill() -> None:
     """A known-wrong `tacit`: a phase that goes on from a checkpoint leaves its first noise out."""
-    import tacit.training.steps as steps
+    import tacit.training.dp_step as steps
 
     real, calls = steps.add_noise_, [0]
 

@@ -20,7 +20,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 import tacit.pipeline.rho
-import tacit.training.steps
+import tacit.training.dp_step
 from tacit.config import RunConfig, parse_config
 from tacit.errors import BudgetError, DataError, LedgerError, RefusedError, UsageError
 from tacit.files import read_json
@@ -523,9 +523,9 @@ def test_strata_that_are_killed_and_begun_again_end_like_those_that_were_left_al
     train_at(corpora / "whole", corpora)
     work = functools.partial(train_at, corpora / "killed", corpora)
     assert killed_at(1, tacit.pipeline.rho, "rho_in_order", work)
-    assert killed_at(3, tacit.training.steps, "add_noise_", work)
-    assert killed_at(FEW_STEPS, tacit.training.steps, "add_noise_", work)
-    assert killed_at(2, tacit.training.steps, "add_noise_", work)
+    assert killed_at(3, tacit.training.dp_step, "add_noise_", work)
+    assert killed_at(FEW_STEPS, tacit.training.dp_step, "add_noise_", work)
+    assert killed_at(2, tacit.training.dp_step, "add_noise_", work)
     train_at(corpora / "killed", corpora)
     whole, killed = left_by(corpora / "whole"), left_by(corpora / "killed")
     assert whole[1:] == killed[1:]

@@ -33,8 +33,8 @@ from tacit.pipeline.rows import rows_of, tokenized
 from tacit.pipeline.stages import run
 from tacit.planning import make_plan, mechanisms_from_ledger, vocabulary_size
 from tacit.planning.given import fingerprints, given_tokenizer
-from tacit.privacy.certificate import read_number
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.strict_json import read_number
 from tacit.runs.folder import RunFolder
 from tacit.vocabulary.given import read_given
 

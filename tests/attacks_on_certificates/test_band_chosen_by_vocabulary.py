@@ -25,7 +25,8 @@ from tacit.config import parse_config
 from tacit.planning.adaptive import bands_from
 from tacit.privacy.accounting.accountant import account_parts, epsilon, epsilon_of_rho, joint_epsilon
 from tacit.privacy.accounting.histogram import gaussian_delta
-from tacit.privacy.certificate import adaptive_statement, second_opinion
+from tacit.privacy.certificate import adaptive_statement
+from tacit.privacy.certificate_checks import second_opinion
 from tacit.privacy.events import (
     BandedPoissonGaussian,
     BandsFrom,

@@ -25,9 +25,10 @@ from tacit.pipeline.stages import run
 from tacit.planning import make_plan
 from tacit.planning.origins import provenance_of
 from tacit.privacy.accounting.accountant import epsilon, joint_epsilon
-from tacit.privacy.certificate import read_number, verify_certificate
+from tacit.privacy.certificate_checks import verify_certificate
 from tacit.privacy.events import PoissonGaussian, Spend
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.strict_json import read_number
 from tacit.release.configured import check_run
 from tacit.runs.folder import RunFolder
 from tacit.scoring.public import require_public_scorer

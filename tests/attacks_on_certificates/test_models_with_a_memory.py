@@ -74,11 +74,11 @@ from tacit.screening.adapters.huggingface import HuggingFaceDetector
 from tacit.screening.adapters.options import HuggingFaceOptions
 from tacit.training import preflight, steadiness, steps
 from tacit.training.device import set_up_torch
+from tacit.training.dp_step import DpStep
 from tacit.training.masking import Masking
 from tacit.training.objectives import CausalObjective, MaskedObjective, Objective
 from tacit.training.plans import DpPlan
 from tacit.training.steadiness import _made_up, refuse_unsteady
-from tacit.training.steps import DpStep
 from tacit.training.unit_rows import Source
 from tacit.vocabulary.special import SpecialTokens
 

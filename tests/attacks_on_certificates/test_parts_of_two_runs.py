@@ -21,7 +21,7 @@ from tacit.privacy.accounting.accountant import account_parts, epsilon, joint_ep
 from tacit.privacy.accounting.composition import Account
 from tacit.privacy.accounting.histogram import gaussian_delta
 from tacit.privacy.accounting.weighted import worst_case_pld
-from tacit.privacy.certificate import make_certificate, read_number
+from tacit.privacy.certificate import make_certificate
 from tacit.privacy.events import (
     EVERY_PART,
     Gaussian,
@@ -35,6 +35,7 @@ from tacit.privacy.events import (
 )
 from tacit.privacy.ledger import Ledger, LedgerHeader
 from tacit.privacy.provenance import START, Provenance, read_ancestors
+from tacit.privacy.strict_json import read_number
 
 DELTA = 1e-5
 BEFORE = [Spend(Gaussian(1.25), 1, "training units"), Spend(Gaussian(5.0), 1, "held-out units")]

@@ -41,10 +41,10 @@ from tacit.evaluation import places as evaluation_places
 from tacit.models import places
 from tacit.models.places import together
 from tacit.scoring.scorer import Scorer
+from tacit.training.dp_step import DpStep
 from tacit.training.masking import Masking, mask_rows
 from tacit.training.objectives import CausalObjective, MaskedObjective
 from tacit.training.plans import DpPlan
-from tacit.training.steps import DpStep
 from tacit.training.unit_rows import Source, all_widths
 from tacit.vocabulary.special import SpecialTokens
 
@@ -314,7 +314,7 @@ def moved_by_one_more(
 def test_one_more_unit_moves_the_sum_by_what_it_adds(monkeypatch: pytest.MonkeyPatch) -> None:
     model, token = loud()
     assert moved_by_one_more(model, token) <= 1 + 1e-5
-    monkeypatch.setattr("tacit.training.steps.together", lambda model, most, *_: most)  # as it was
+    monkeypatch.setattr("tacit.training.dp_step.together", lambda model, most, *_: most)  # as it was
     monkeypatch.setattr("tacit.training.unit_rows._EDGE", 1)
     assert moved_by_one_more(model, token) <= 1 + 1e-5  # operations are tried, and then units computed one at a time
     try_nothing(monkeypatch)
@@ -381,7 +381,7 @@ def test_a_product_of_six_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     options = {"other": 8, "micro_batch": 32, "every": 2, "length": 9}
     assert together(model, 32, 1, [9]) == 1
     assert moved_by_one_more(model, 7, **options) <= 1 + 1e-5
-    monkeypatch.setattr("tacit.training.steps.together", lambda model, most, *_: most)
+    monkeypatch.setattr("tacit.training.dp_step.together", lambda model, most, *_: most)
     assert moved_by_one_more(model, 7, **options) <= 1 + 1e-5
     try_nothing(monkeypatch)
     assert torch.backends.cpu.get_cpu_capability() != "AVX512" or moved_by_one_more(model, 7, **options) > 3

@@ -27,9 +27,9 @@ from tacit.engine.distributed import Ranks
 from tacit.errors import UsageError
 from tacit.pipeline import opening
 from tacit.training import device, steps
+from tacit.training.dp_step import DpStep
 from tacit.training.objectives import CausalObjective
 from tacit.training.plans import DpPlan
-from tacit.training.steps import DpStep
 from tacit.training.unit_rows import Source
 
 from ..processes import in_processes

@@ -30,13 +30,13 @@ from tacit.privacy.ledger import Ledger
 from tacit.scoring.rho import PrivacyProbability
 from tacit.scoring.scorer import ScorerOptions
 from tacit.training import steps
+from tacit.training.dp_step import DpStep
 from tacit.training.loop import run_phase
 from tacit.training.masking import Masking
 from tacit.training.objectives import Targets
 from tacit.training.phases import AdamOptions, Phase
 from tacit.training.plans import ControlPlan, DpPlan, NoiselessPlan, PlainPlan
 from tacit.training.preflight import preflight
-from tacit.training.steps import DpStep
 from tacit.training.unit_rows import Source
 from tacit.training.watching import Watched, _WatchedStep
 from tacit.vocabulary.special import SpecialTokens

@@ -24,7 +24,7 @@ from tacit.engine.factors import Dense, Factor, Lookup, Outer
 from tacit.models.lstm import LstmConfig, LstmForCausalLM
 from tacit.models.places import together
 from tacit.randomness import KeyedRandomness
-from tacit.training.steps import DpStep
+from tacit.training.dp_step import DpStep
 from tacit.training.unit_rows import Source
 
 from ..training.phases import PLAN, dropping_bert

@@ -22,11 +22,11 @@ from tacit.engine.running_sums import RunningSums
 from tacit.privacy.bands import Bands
 from tacit.randomness import KeyedRandomness
 from tacit.training import sums
+from tacit.training.dp_step import DpStep
 from tacit.training.objectives import CausalObjective
 from tacit.training.phases import AdamOptions, Phase
 from tacit.training.plans import DpPlan
 from tacit.training.sequences import SequenceStream
-from tacit.training.steps import DpStep
 from tacit.training.unit_rows import Source
 
 from ..training.streams import OBJECTIVE, random_units, stream_of, tiny_bert

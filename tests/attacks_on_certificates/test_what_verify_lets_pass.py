@@ -23,8 +23,9 @@ import typer
 from tacit.cli.sign import command as sign
 from tacit.errors import LedgerError
 from tacit.files import read_json, write_json
-from tacit.privacy import certificate as certificates
-from tacit.privacy.certificate import make_certificate, verify_certificate
+from tacit.privacy.accounting.accountant import joint_epsilon
+from tacit.privacy.certificate import make_certificate
+from tacit.privacy.certificate_checks import verify_certificate
 from tacit.privacy.ledger import Ledger
 from tacit.release.alone import verify_release
 from tacit.release.manifest import finish_release
@@ -441,11 +442,11 @@ def no_evaluation(rows: list[Row]) -> list[Row]:
 @pytest.mark.parametrize("change", [a_tenth, less_noise_told, quarter_sampling, no_evaluation])
 def test_ledger_and_certificate_rewritten_alike(run: Path, change: Callable[[list[Row]], list[Row]]) -> None:
     with Ledger.open(run / "ledger.sqlite", readonly=True) as ledger:
-        true = certificates.joint_epsilon([ledger.spends()[1]], 1e-4)
+        true = joint_epsilon([ledger.spends()[1]], 1e-4)
     rewrite_rows(run / "ledger.sqlite", change)
     certify_again(run)
     with Ledger.open(run / "ledger.sqlite", readonly=True) as ledger:
-        told = certificates.joint_epsilon([ledger.spends()[1]], 1e-4)
+        told = joint_epsilon([ledger.spends()[1]], 1e-4)
     assert old_checks_hold(run)
     assert failures(run).keys() == {"ledger's stages are the configuration's"}
     assert change is no_evaluation or told < 0.8 * true

@@ -25,10 +25,10 @@ from tacit.config.compute import Precision
 from tacit.engine import clipper as engine_clipper
 from tacit.randomness import KeyedRandomness
 from tacit.training import steps
+from tacit.training.dp_step import DpStep
 from tacit.training.masking import Masking
 from tacit.training.objectives import CausalObjective, MaskedObjective, Objective
 from tacit.training.plans import DpPlan
-from tacit.training.steps import DpStep
 from tacit.training.unit_rows import Source, widths
 
 from ..networks import build_bert, build_gpt2, build_lstm

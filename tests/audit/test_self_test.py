@@ -24,8 +24,8 @@ from tacit.audit.self_test.run import SelfTest, WithoutNoise, try_break
 from tacit.audit.self_test.simulated import Calibration
 from tacit.audit.self_test.training import noisy_sums
 from tacit.randomness import KeyedRandomness, key_of
+from tacit.training.dp_step import DpStep
 from tacit.training.plans import DpPlan
-from tacit.training.steps import DpStep
 
 torch.set_num_threads(1)
 

@@ -32,14 +32,14 @@ from tacit.pipeline.stages import run
 from tacit.planning import make_plan
 from tacit.planning.adaptive import PhaseNoise
 from tacit.privacy.accounting.accountant import epsilon
-from tacit.privacy.certificate import read_number
 from tacit.privacy.events import EVENTS, Event, Relation, Spend
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.strict_json import read_number
 from tacit.randomness import KeyedRandomness
 from tacit.release.verification import verify_run
 from tacit.runs.folder import RunFolder
+from tacit.training.dp_step import DpStep
 from tacit.training.plans import DpPlan
-from tacit.training.steps import DpStep
 from tacit.training.unit_rows import Source
 
 from ..small import small_values, write_config, write_corpora

@@ -22,7 +22,8 @@ from tacit.privacy.accounting.accountant import epsilon, joint_epsilon
 from tacit.privacy.accounting.composition import Account
 from tacit.privacy.accounting.renyi import rdp_epsilon
 from tacit.privacy.accounting.replacement import replacement_epsilon
-from tacit.privacy.certificate import file_digests, make_certificate, verify_certificate
+from tacit.privacy.certificate import file_digests, make_certificate
+from tacit.privacy.certificate_checks import verify_certificate
 from tacit.privacy.events import (
     EVENTS,
     BandedPoissonGaussian,

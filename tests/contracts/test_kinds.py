@@ -34,7 +34,7 @@ from tacit.pipeline.pages import report_run
 from tacit.pipeline.stages import run
 from tacit.planning import make_plan
 from tacit.planning.cost import row_flops, seconds_of
-from tacit.privacy.certificate import read_number
+from tacit.privacy.strict_json import read_number
 from tacit.release.verification import verify_run
 from tacit.runs.folder import RunFolder
 from tacit.scoring.scorer import ScorerOptions

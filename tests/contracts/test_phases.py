@@ -29,14 +29,15 @@ from tacit.pipeline.stages import run
 from tacit.planning import make_plan, mechanisms_from_ledger
 from tacit.planning.adaptive import PhaseNoise
 from tacit.privacy.accounting.accountant import epsilon
-from tacit.privacy.certificate import read_number
 from tacit.privacy.events import Event, Gaussian, NonPrivate, PoissonGaussian, Spend
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.strict_json import read_number
 from tacit.randomness import KeyedRandomness
 from tacit.release.verification import verify_run
 from tacit.runs.folder import RunFolder
+from tacit.training.plain_step import PlainStep
 from tacit.training.plans import DpPlan, PlainPlan, Plan
-from tacit.training.steps import PlainStep, Step
+from tacit.training.steps import Step
 
 from ..small import small_values, write_config, write_corpora
 

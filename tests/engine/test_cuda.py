@@ -16,10 +16,10 @@ from tacit.engine import PerExampleClipper, add_noise_
 from tacit.models.causal import causal_row_losses
 from tacit.models.kinds import build_model
 from tacit.randomness import KeyedRandomness
+from tacit.training.dp_step import DpStep
 from tacit.training.masking import Masking
 from tacit.training.objectives import CausalObjective, MaskedObjective, Objective
 from tacit.training.plans import DpPlan
-from tacit.training.steps import DpStep
 from tacit.training.unit_rows import Source
 
 from ..attacks_on_certificates.test_who_stands_beside import clipped

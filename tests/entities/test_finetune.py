@@ -23,7 +23,7 @@ from tacit.entities.tuning import read_inputs
 from tacit.errors import BudgetError, DataError, LedgerError, RefusedError, UsageError
 from tacit.files import read_json
 from tacit.privacy.accounting.accountant import epsilon, joint_epsilon
-from tacit.privacy.certificate import verify_certificate
+from tacit.privacy.certificate_checks import verify_certificate
 from tacit.privacy.events import EVERY_PART, Event, NonPrivate, PoissonGaussian, Spend
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.rounded import upper

@@ -24,9 +24,9 @@ from tacit.entities.tagger import EntityObjective, load_tagger, predict_tags, ro
 from tacit.entities.windows import Window, cut_windows
 from tacit.errors import DataError
 from tacit.randomness import KeyedRandomness
+from tacit.training.dp_step import DpStep
 from tacit.training.plans import DpPlan
 from tacit.training.sequences import SequenceStream
-from tacit.training.steps import DpStep
 from tacit.training.unit_rows import Source
 
 from ..folders import bert_folder, edit_json, gpt2_folder

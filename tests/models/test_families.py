@@ -30,10 +30,10 @@ from tacit.models.kinds import build_model
 from tacit.pipeline.opening import load_given
 from tacit.planning import cost, solve
 from tacit.randomness import KeyedRandomness
+from tacit.training.dp_step import DpStep
 from tacit.training.objectives import CausalObjective
 from tacit.training.preflight import preflight
 from tacit.training.sequences import SequenceStream
-from tacit.training.steps import DpStep
 from tacit.training.unit_rows import Source
 from tacit.vocabulary.given import read_given
 

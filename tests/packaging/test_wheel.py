@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tacit.corpus.synthetic import SyntheticPrivate, write_private
-from tacit.privacy.certificate import read_number
+from tacit.privacy.strict_json import read_number
 
 from .building import ROOT, Built, Installed, build, install, tracked
 

@@ -21,11 +21,11 @@ from tacit.privacy.events import BandedPoissonGaussian, NonPrivate, PoissonGauss
 from tacit.privacy.ledger import Ledger, LedgerHeader
 from tacit.privacy.literal_adp import distinguishing_accuracy, nats_a_step
 from tacit.randomness import KeyedRandomness
+from tacit.training.dp_step import DpStep
 from tacit.training.loop import run_phase
 from tacit.training.phases import AdamOptions, Phase
 from tacit.training.plans import DpPlan, LiteralPlan
 from tacit.training.sequences import SequenceStream
-from tacit.training.steps import DpStep
 from tacit.training.unit_rows import Source
 
 from ..unrounded import UnroundedPlan

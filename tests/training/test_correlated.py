@@ -22,10 +22,9 @@ from tacit.errors import UsageError
 from tacit.pipeline.stages import run
 from tacit.planning import make_plan
 from tacit.privacy.accounting.accountant import epsilon, joint_epsilon
-from tacit.privacy.certificate import read_number
 from tacit.privacy.events import CorrelatedPoissonGaussian, PoissonGaussian, Spend
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.strict_json import read_strict
+from tacit.privacy.strict_json import read_number, read_strict
 from tacit.randomness import KeyedRandomness
 from tacit.release.verification import verify_run
 from tacit.runs.folder import RunFolder

@@ -18,12 +18,12 @@ from tacit.engine import PerExampleClipper, add_noise_, micro_batches
 from tacit.errors import BudgetError
 from tacit.privacy.ledger import Ledger, LedgerHeader
 from tacit.randomness import KeyedRandomness
+from tacit.training.dp_step import DpStep
 from tacit.training.loop import run_phase
 from tacit.training.masking import MaskedRows, mask_rows
 from tacit.training.phases import AdamOptions, Phase
 from tacit.training.plans import DpPlan, NoiselessPlan, PlainPlan
 from tacit.training.sequences import SequenceStream
-from tacit.training.steps import DpStep
 from tacit.training.sums import sums_digest
 from tacit.training.unit_rows import Source, unit_targets
 

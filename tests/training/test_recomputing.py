@@ -17,9 +17,9 @@ from tacit.engine import PerExampleClipper, causal_losses, cross_entropy
 from tacit.errors import UsageError
 from tacit.randomness import KeyedRandomness
 from tacit.training.dropout import RowDropout, uses_dropout
+from tacit.training.plain_step import PlainStep
 from tacit.training.plans import PlainPlan
 from tacit.training.recomputing import in_precision, recomputed
-from tacit.training.steps import PlainStep
 from tacit.training.unit_rows import Source
 
 from ..networks import build_lstm

@@ -18,11 +18,13 @@ from tacit.corpus.units import Unit
 from tacit.errors import UsageError
 from tacit.evaluation.causal_lm import score_units, unigram
 from tacit.randomness import KeyedRandomness
+from tacit.training.dp_step import DpStep
 from tacit.training.objectives import CausalObjective
 from tacit.training.phases import AdamOptions, Phase
+from tacit.training.plain_step import PlainStep
 from tacit.training.plans import DpPlan, PlainPlan
 from tacit.training.sequences import SequenceStream, tokenize_units
-from tacit.training.steps import DpStep, PlainStep, Step
+from tacit.training.steps import Step
 from tacit.training.sums import sums_digest
 from tacit.training.unit_rows import Source
 from tacit.vocabulary.chat_template import ChatTemplate, default_template

@@ -22,8 +22,8 @@ from tacit.privacy.ledger import Ledger
 from tacit.randomness import KeyedRandomness
 from tacit.training import unit_rows
 from tacit.training.checkpoint import Progress, gradients, load_checkpoint, save_checkpoint
+from tacit.training.dp_step import DpStep
 from tacit.training.sequences import SequenceStream
-from tacit.training.steps import DpStep
 from tacit.training.sums import sums_digest
 from tacit.training.unit_rows import Source
 

@@ -21,14 +21,16 @@ from tacit.privacy.events import Gaussian, NonPrivate
 from tacit.privacy.ledger import Ledger, LedgerHeader
 from tacit.privacy.selective import participations
 from tacit.randomness import KeyedRandomness
+from tacit.training.dp_step import DpStep
 from tacit.training.loop import run_phase
 from tacit.training.marked import split_marks
 from tacit.training.objectives import Targets
 from tacit.training.phases import AdamOptions, Phase
+from tacit.training.plain_step import PlainStep
 from tacit.training.plans import DpPlan, PlainPlan, SelectivePlan
 from tacit.training.selective import PrivateTokens, PublicTokens, normals, numbers_of_state
 from tacit.training.sequences import SequenceStream
-from tacit.training.steps import DpStep, PlainStep, Step
+from tacit.training.steps import Step
 from tacit.training.unit_rows import Source
 
 from ..networks import build_gpt2, build_lstm

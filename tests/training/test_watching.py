@@ -28,11 +28,11 @@ from tacit.privacy.ledger import Ledger
 from tacit.randomness import KeyedRandomness
 from tacit.training import loop, steps
 from tacit.training.checkpoint import watched_products
+from tacit.training.dp_step import DpStep
 from tacit.training.loop import run_phase
 from tacit.training.phases import AdamOptions, Phase
 from tacit.training.plans import DpPlan, NoiselessPlan, PlainPlan
 from tacit.training.sequences import SequenceStream
-from tacit.training.steps import DpStep
 from tacit.training.sums import sums_digest
 from tacit.training.unit_rows import Source
 from tacit.training.watching import Watched

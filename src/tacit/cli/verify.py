@@ -11,7 +11,7 @@ from tacit.cli.options import JsonOption, print_json
 from tacit.errors import LedgerError, UsageError
 
 if TYPE_CHECKING:
-    from tacit.privacy.certificate import Check
+    from tacit.privacy.certificate_checks import Check
 
 __all__ = ["command"]
 

@@ -33,7 +33,7 @@ from tacit.planning.finetuning import FINETUNING, dp_phase, plain_phase, solve_n
 from tacit.planning.finetuning_facts import finetuning_facts
 from tacit.planning.finetuning_origin import inherited
 from tacit.planning.origins import take_over
-from tacit.privacy.certificate import finetuning_randomness, make_certificate, read_number
+from tacit.privacy.certificate import finetuning_randomness, make_certificate
 from tacit.privacy.certificate_file import read_certificate
 from tacit.privacy.events import EVERY_PART
 from tacit.privacy.ledger import Ledger, LedgerHeader
@@ -47,6 +47,7 @@ from tacit.privacy.provenance import (
     has_others_programs,
     has_others_weights,
 )
+from tacit.privacy.strict_json import read_number
 from tacit.progress import Reporter, SilentReporter
 from tacit.randomness import KeyedRandomness
 from tacit.release.writing import is_released, write_release

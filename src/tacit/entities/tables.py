@@ -18,8 +18,8 @@ import numpy as np
 from tacit.entities.estimates import Estimate, bootstrap_estimate, fold_estimate
 from tacit.entities.scores import add_counts, score_of
 from tacit.files import write_json, write_text
-from tacit.privacy.certificate import write_number
 from tacit.privacy.rounded import upper
+from tacit.privacy.strict_json import write_number
 
 __all__ = ["ModelFacts", "Row", "TypeRow", "table_rows", "type_rows", "write_tables"]
 

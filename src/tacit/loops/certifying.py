@@ -11,13 +11,13 @@ from tacit.errors import DataError, LedgerError, RefusedError, UsageError
 from tacit.files import refuse_pipes, write_json
 from tacit.loops.folder import read_plan, refuse_other_folders
 from tacit.planning.own_loop import STAGE, StepPlan, loop_randomness, loop_statement
-from tacit.privacy.certificate import make_certificate, read_number
+from tacit.privacy.certificate import make_certificate
 from tacit.privacy.certificate_file import read_certificate
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.origin import carries_mark, certificate_of, mark_released
 from tacit.privacy.provenance import NOISE_SOURCE
 from tacit.privacy.rounded import upper
-from tacit.privacy.strict_json import read_strict
+from tacit.privacy.strict_json import read_number, read_strict
 from tacit.release.writing import write_release
 from tacit.runs.folder import RunFolder, taken
 

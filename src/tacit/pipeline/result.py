@@ -7,9 +7,9 @@ import math
 from typing import Any
 
 from tacit.config import TupleUnit
-from tacit.privacy.certificate import read_number
 from tacit.privacy.certificate_file import read_certificate
 from tacit.privacy.rounded import upper
+from tacit.privacy.strict_json import read_number
 from tacit.report.collect.guarantee import confidentiality_lines, missed_shares
 from tacit.report.prose import confidentiality_verdict
 from tacit.runs.folder import RunFolder

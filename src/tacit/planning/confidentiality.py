@@ -14,7 +14,7 @@ from tacit.config import RunConfig, ScreeningOptions
 from tacit.errors import RefusedError
 from tacit.planning.locality import check_locality
 from tacit.privacy.accounting.replacement import Deduplication, Screening, Stability, stability
-from tacit.privacy.certificate import Check
+from tacit.privacy.certificate_checks import Check
 from tacit.privacy.confidentiality.measurement import MEASUREMENT, Measurement
 from tacit.privacy.confidentiality.statement import ConfidentialityStatement, statement_of_run, training_steps
 from tacit.privacy.events import Spend

@@ -7,9 +7,9 @@ from typing import Any
 
 from tacit.config.finetune import FinetuneConfig
 from tacit.planning.finetuning_origin import certified_epsilon
-from tacit.privacy.certificate import write_number
 from tacit.privacy.provenance import Ancestor
 from tacit.privacy.rounded import upper
+from tacit.privacy.strict_json import write_number
 
 __all__ = ["finetuning_facts"]
 

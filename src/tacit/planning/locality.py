@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tacit.config import RunConfig
-from tacit.privacy.certificate import Check
+from tacit.privacy.certificate_checks import Check
 from tacit.privacy.ledger import Ledger
 from tacit.screen_plan import plan_of
 from tacit.screening.corpus import policies_of

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from tacit.errors import DataError
 
-__all__ = ["parse_strict", "read_strict", "what_is_wrong"]
+__all__ = ["parse_strict", "read_number", "read_strict", "what_is_wrong", "write_number"]
 
 _LARGEST_INTEGER = 2**53
 """Up to here an integer is also a double, so that no arithmetic overflows later."""
@@ -80,3 +80,13 @@ def _small(text: str) -> int:
     if len(text) > 17 or abs(int(text)) > _LARGEST_INTEGER:
         raise ValueError("a number is beyond all bounds")
     return int(text)
+
+
+def write_number(value: float) -> float | str:
+    """JSON has no infinity: it becomes a word."""
+    return "infinity" if math.isinf(value) else value
+
+
+def read_number(value: float | str) -> float:
+    """The inverse of `write_number`."""
+    return math.inf if value == "infinity" else float(value)

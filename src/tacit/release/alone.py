@@ -9,11 +9,13 @@ from typing import Any
 
 from tacit.errors import LedgerError, RefusedError, UsageError
 from tacit.privacy.accounting.accountant import mu_at
-from tacit.privacy.certificate import Check, check_adaptive_statement, check_epsilons, file_digests, read_number
+from tacit.privacy.certificate import file_digests
+from tacit.privacy.certificate_checks import Check, check_adaptive_statement, check_epsilons
 from tacit.privacy.certificate_file import read_certificate
 from tacit.privacy.confidentiality.restated import check_restated
 from tacit.privacy.events import Spend, event_from_dict
 from tacit.privacy.provenance import check_composition, is_inherited, refuse_own_key, stated_spends, stated_start
+from tacit.privacy.strict_json import read_number
 from tacit.release.manifest import CERTIFICATE, check_manifest
 from tacit.runs.folder import RunFolder
 

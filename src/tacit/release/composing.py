@@ -14,7 +14,6 @@ from typing import Any
 
 from tacit.errors import LedgerError, UsageError
 from tacit.privacy.accounting.accountant import joint_epsilon
-from tacit.privacy.certificate import read_number
 from tacit.privacy.certificate_file import read_certificate
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.provenance import (
@@ -27,6 +26,7 @@ from tacit.privacy.provenance import (
     stated_spends,
     stated_start,
 )
+from tacit.privacy.strict_json import read_number
 from tacit.release.alone import check_start
 from tacit.release.manifest import CERTIFICATE
 from tacit.runs.folder import RunFolder

@@ -21,12 +21,13 @@ from tacit.planning.finetuning_facts import finetuning_facts
 from tacit.planning.own_loop import STAGE, StepPlan, loop_randomness, loop_statement
 from tacit.planning.phases import has_given_noise
 from tacit.planning.stages import VOCABULARY
-from tacit.privacy.certificate import Check, finetuning_randomness, read_number, run_randomness
+from tacit.privacy.certificate import finetuning_randomness, run_randomness
+from tacit.privacy.certificate_checks import Check
 from tacit.privacy.events import EVERY_PART, Spend
 from tacit.privacy.ledger import Ledger, StagePlan
 from tacit.privacy.precision import precision_words
 from tacit.privacy.provenance import NOISE_SOURCE, Ancestor, is_inherited, stated_start
-from tacit.privacy.strict_json import read_strict
+from tacit.privacy.strict_json import read_number, read_strict
 from tacit.runs.folder import RunFolder
 
 __all__ = ["check_finetuning", "check_loop", "check_run"]

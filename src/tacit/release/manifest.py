@@ -16,7 +16,7 @@ from pydantic import Field, ValidationError
 
 from tacit.errors import DataError, LedgerError
 from tacit.files import write_json
-from tacit.privacy.certificate import Check
+from tacit.privacy.certificate_checks import Check
 from tacit.privacy.certificate_file import read_certificate, stays_inside
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.ledger_rows import Digest, Strict

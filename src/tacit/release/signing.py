@@ -21,7 +21,7 @@ from pydantic import ValidationError
 
 from tacit.errors import DataError, LedgerError, UsageError
 from tacit.files import write_json
-from tacit.privacy.certificate import Check
+from tacit.privacy.certificate_checks import Check
 from tacit.privacy.ledger_rows import Strict
 from tacit.privacy.strict_json import read_strict
 from tacit.release.manifest import MANIFEST, SIGNATURE, read_manifest

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.errors import LedgerError
-from tacit.privacy.certificate import Check, verify_certificate
+from tacit.privacy.certificate_checks import Check, verify_certificate
 from tacit.privacy.certificate_file import read_certificate
 from tacit.privacy.ledger import Ledger
 from tacit.release.alone import check_model, check_start

@@ -15,9 +15,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tacit.errors import LedgerError
 from tacit.files import atomic_folder, write_json
 from tacit.privacy.accounting.accountant import joint_epsilon
-from tacit.privacy.certificate import bind_model, file_digests, read_number
+from tacit.privacy.certificate import bind_model, file_digests
 from tacit.privacy.certificate_file import read_certificate
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.strict_json import read_number
 from tacit.release.manifest import finish_release
 from tacit.release.signing import sign_release
 from tacit.runs.folder import RunFolder

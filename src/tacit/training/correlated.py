@@ -11,8 +11,8 @@ from tacit.config import ComputeOptions
 from tacit.engine.correlated import CorrelatedNoise
 from tacit.errors import UsageError
 from tacit.training.correlation import banded_column
+from tacit.training.dp_step import DpStep
 from tacit.training.plans import CorrelatedPlan
-from tacit.training.steps import DpStep
 from tacit.training.unit_rows import Source
 
 __all__ = ["CorrelatedStep"]

@@ -93,7 +93,7 @@ class PlainPlan(Plan):
         batch_size: sequences a step.
     """
 
-    step: ClassVar[str] = "tacit.training.steps:PlainStep"
+    step: ClassVar[str] = "tacit.training.plain_step:PlainStep"
 
     batch_size: int
 
@@ -136,7 +136,7 @@ class PlainPlan(Plan):
 class ControlPlan(PlainPlan):
     """A `PlainPlan` for a model of an audit, which stays private: no row of private text ends its training by an error."""
 
-    step: ClassVar[str] = "tacit.training.steps:ControlStep"
+    step: ClassVar[str] = "tacit.training.plain_step:ControlStep"
 
     def __repr__(self) -> str:
         """The words of a `PlainPlan`, by which its draws are addressed (`tacit.training.sums`)."""
@@ -218,7 +218,7 @@ class DpPlan(Plan):
         bands_from: what decides the band of a unit (`BandedPoissonGaussian`).
     """
 
-    step: ClassVar[str] = "tacit.training.steps:DpStep"
+    step: ClassVar[str] = "tacit.training.dp_step:DpStep"
     is_dp: ClassVar[bool] = True
     needs_ledger: ClassVar[bool] = True
 

@@ -33,9 +33,9 @@ from tacit.config import ComputeOptions
 from tacit.engine import CLIPPINGS, micro_batches
 from tacit.failures import is_out_of_memory
 from tacit.privacy.precision import FLOAT32
+from tacit.training.dp_step import DpStep
 from tacit.training.plans import DpPlan, Plan
 from tacit.training.sequences import SequenceStream
-from tacit.training.steps import DpStep
 from tacit.training.unit_rows import Source, unit_losses, unit_targets
 
 __all__ = ["Watch", "Watched"]

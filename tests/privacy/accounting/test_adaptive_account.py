@@ -26,7 +26,8 @@ from tacit.privacy.accounting.composition import Account
 from tacit.privacy.accounting.histogram import gaussian_delta
 from tacit.privacy.accounting.renyi import rdp_epsilon
 from tacit.privacy.bands import Bands
-from tacit.privacy.certificate import make_certificate, read_number, verify_certificate
+from tacit.privacy.certificate import make_certificate
+from tacit.privacy.certificate_checks import verify_certificate
 from tacit.privacy.events import (
     BandedPoissonGaussian,
     Exchange,
@@ -40,6 +41,7 @@ from tacit.privacy.events import (
     event_to_dict,
 )
 from tacit.privacy.ledger import Ledger, LedgerHeader
+from tacit.privacy.strict_json import read_number
 
 DELTA = 1e-5
 Q, NOISE, STEPS = 0.0204, 1.3, 981

@@ -23,8 +23,8 @@ from tacit.audit.self_test.training import Trainings, noisy_sums
 from tacit.privacy.accounting.accountant import epsilon
 from tacit.privacy.events import Spend
 from tacit.randomness import KeyedRandomness, key_of
+from tacit.training.dp_step import DpStep
 from tacit.training.plans import DpPlan
-from tacit.training.steps import DpStep
 
 __all__ = ["Crowd", "Game", "Solo"]
 

@@ -18,7 +18,7 @@ from tacit.engine.noise import Grid
 from tacit.progress import Bar, Reporter
 from tacit.randomness import KeyedRandomness
 from tacit.training.device import set_up_torch
-from tacit.training.steps import DpStep
+from tacit.training.dp_step import DpStep
 
 __all__ = ["DELTA", "FALSE_ALARM", "SIZES", "SelfTest", "Size", "Tried", "self_test", "try_break"]
 

@@ -22,8 +22,8 @@ from tacit.audit.bounds.tradeoff import gaussian_epsilon
 from tacit.audit.self_test.games import Crowd
 from tacit.audit.self_test.model import GRADIENT_NORM
 from tacit.randomness import KeyedRandomness
+from tacit.training.dp_step import DpStep
 from tacit.training.plans import DpPlan
-from tacit.training.steps import DpStep
 
 __all__ = [
     "CALIBRATIONS",

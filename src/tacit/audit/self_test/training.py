@@ -1,4 +1,4 @@
-"""The trainings of the self-test: the steps of a real run (`tacit.training.steps.DpStep`), or broken ones, seen from inside.
+"""The trainings of the self-test: the steps of a real run (`tacit.training.dp_step.DpStep`), or broken ones, seen from inside.
 
 The attacker sees every noisy sum, as differential privacy allows (Nasr et al. 2023, arXiv 2302.07956).
 """
@@ -14,9 +14,9 @@ from torch import Tensor
 from tacit.audit.self_test.model import NextWord, WordTable
 from tacit.config import ComputeOptions
 from tacit.randomness import KeyedRandomness
+from tacit.training.dp_step import DpStep
 from tacit.training.plans import DpPlan
 from tacit.training.sequences import SequenceStream
-from tacit.training.steps import DpStep
 from tacit.training.unit_rows import Source
 
 __all__ = ["Trainings", "noisy_sums"]

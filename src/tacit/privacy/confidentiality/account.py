@@ -29,11 +29,11 @@ from tacit.privacy.accounting.replacement import (
     screening_assumptions,
     stability,
 )
-from tacit.privacy.certificate import write_number
 from tacit.privacy.checks import require_fraction
 from tacit.privacy.confidentiality.misses import Labels, amplified_epsilon, missed_delta, upper_share
 from tacit.privacy.events import Spend
 from tacit.privacy.rounded import upper
+from tacit.privacy.strict_json import write_number
 
 __all__ = [
     "APART",

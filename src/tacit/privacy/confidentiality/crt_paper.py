@@ -18,10 +18,10 @@ from tacit.errors import RefusedError
 from tacit.privacy.accounting.accountant import epsilon
 from tacit.privacy.accounting.renyi import rdp_epsilon
 from tacit.privacy.accounting.replacement import Claim, Screening, Stability, counted, replacement_epsilon
-from tacit.privacy.certificate import write_number
 from tacit.privacy.confidentiality.account import confidentiality
 from tacit.privacy.confidentiality.misses import Labels, amplified_epsilon, check_share
 from tacit.privacy.events import Relation, Spend
+from tacit.privacy.strict_json import write_number
 
 __all__ = [
     "PAPER_FORMULAS",

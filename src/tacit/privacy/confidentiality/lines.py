@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from tacit.privacy.accounting.replacement import Claim, Stability, counted, replacement_epsilon
-from tacit.privacy.certificate import write_number
 from tacit.privacy.confidentiality.account import (
     Statement,
     Status,
@@ -26,6 +25,7 @@ from tacit.privacy.confidentiality.crt_paper import PaperNumber, paper_bayesian,
 from tacit.privacy.confidentiality.misses import Labels, upper_share
 from tacit.privacy.events import Spend
 from tacit.privacy.rounded import upper
+from tacit.privacy.strict_json import write_number
 
 __all__ = ["TOKEN_BY_TOKEN", "Basis", "Line", "bayesian_line", "screened_line", "worst_case_line"]
 

@@ -12,10 +12,11 @@ from typing import Any
 
 from tacit.errors import UsageError
 from tacit.privacy.accounting.replacement import Stability
-from tacit.privacy.certificate import Check, read_number
+from tacit.privacy.certificate_checks import Check
 from tacit.privacy.confidentiality.misses import Labels
 from tacit.privacy.confidentiality.statement import statement_of_run, training_steps
 from tacit.privacy.events import Spend
+from tacit.privacy.strict_json import read_number
 
 __all__ = ["check_restated"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from tacit.config import AdaptiveOptions, RunConfig
-from tacit.privacy.certificate import read_number
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.rounded import upper
+from tacit.privacy.strict_json import read_number
 from tacit.report import schema
 
 __all__ = ["adaptive_facts"]

@@ -8,9 +8,9 @@ from typing import Any
 
 from tacit.config import RunConfig
 from tacit.privacy.accounting.tradeoff import PrivacyCurve, group_epsilon, privacy_curve, within_unit_epsilon
-from tacit.privacy.certificate import read_number
 from tacit.privacy.events import Relation, Spend
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.strict_json import read_number
 from tacit.report import schema
 
 __all__ = ["proved_curve", "whose_epsilons"]

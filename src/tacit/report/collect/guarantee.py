@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tacit.config import PrivacyOptions, RunConfig
-from tacit.privacy.certificate import read_number
+from tacit.privacy.strict_json import read_number
 from tacit.report import schema
 from tacit.report.collect.assumptions import assumptions
 

@@ -19,8 +19,8 @@ from tacit.audit.self_test.breaks.kind import Break
 from tacit.audit.self_test.games import Solo
 from tacit.audit.self_test.model import GRADIENT_NORM, NextWord, WordTable, derivatives
 from tacit.config import ComputeOptions
+from tacit.training.dp_step import DpStep
 from tacit.training.plans import DpPlan
-from tacit.training.steps import DpStep
 from tacit.training.unit_rows import Source
 
 __all__ = ["BATCH_MEAN", "BatchMean"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tacit.audit.bounds.bound import Bound
 from tacit.audit.bounds.evidence import Scores
 from tacit.audit.self_test.games import Game
-from tacit.training.steps import DpStep
+from tacit.training.dp_step import DpStep
 
 __all__ = ["Break"]
 

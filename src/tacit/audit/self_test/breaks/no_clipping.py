@@ -10,8 +10,8 @@ from tacit.audit.bounds.one_run import OneRun
 from tacit.audit.self_test.breaks.kind import Break
 from tacit.audit.self_test.games import Crowd
 from tacit.audit.self_test.model import GRADIENT_NORM
+from tacit.training.dp_step import DpStep
 from tacit.training.plans import DpPlan
-from tacit.training.steps import DpStep
 
 __all__ = ["NO_CLIPPING", "NoClipping"]
 

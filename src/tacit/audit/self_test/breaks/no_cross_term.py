@@ -15,8 +15,8 @@ from tacit.audit.self_test.games import Crowd
 from tacit.audit.self_test.model import GRADIENT_NORM, WordTable
 from tacit.config import ComputeOptions
 from tacit.engine import add_noise_
+from tacit.training.dp_step import DpStep
 from tacit.training.plans import DpPlan
-from tacit.training.steps import DpStep
 from tacit.training.unit_rows import Source
 
 __all__ = ["NO_CROSS_TERM", "NoCrossTerm"]

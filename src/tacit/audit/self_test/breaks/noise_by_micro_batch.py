@@ -12,8 +12,8 @@ from tacit.audit.self_test.breaks.kind import Break
 from tacit.audit.self_test.games import Solo
 from tacit.audit.self_test.model import GRADIENT_NORM, WordTable
 from tacit.engine import add_noise_
+from tacit.training.dp_step import DpStep
 from tacit.training.plans import DpPlan
-from tacit.training.steps import DpStep
 
 __all__ = ["NOISE_BY_MICRO_BATCH", "NoiseByMicroBatch"]
 
