@@ -68,9 +68,9 @@ def values(folder: Path, run: str = "run", **sections: Any) -> dict[str, Any]:
 
 def without_noise(arguments: list[str], who: str) -> None:
     """`tacit ARGUMENTS...` of an engine that leaves the noise out: the known-wrong one."""
-    from tacit.training import steps
+    from tacit.training import dp_step
 
-    steps.add_noise_ = lambda *given: None
+    dp_step.add_noise_ = lambda *given: None
     command(arguments, who)
 
 

@@ -33,7 +33,7 @@ from tacit.pipeline.stages import run as run_config
 from tacit.pipeline.stages import walk
 from tacit.privacy.ledger import Ledger
 from tacit.report.collect.training import phase_rows
-from tacit.training import steps
+from tacit.training import dp_step
 
 from .draws import install
 from .keys import begin_with_key
@@ -348,7 +348,7 @@ def run_and_kill_itself(target: str, number: int, config: str) -> None:
     """Kill this process with SIGKILL at the n-th call of a function: nothing can be cleaned up or flushed."""
     owner, name = {
         "charge": (Ledger, "charge"),
-        "noise": (steps, "add_noise_"),
+        "noise": (dp_step, "add_noise_"),
         "replace": (os, "replace"),
         "draw": (vocabulary_stage, "_save_noise"),
         "release": (vocabulary_stage, "release"),

@@ -72,7 +72,7 @@ from tacit.runs.folder import RunFolder
 from tacit.scoring.scorer import Scorer, ScorerOptions
 from tacit.screening.adapters.huggingface import HuggingFaceDetector
 from tacit.screening.adapters.options import HuggingFaceOptions
-from tacit.training import preflight, steadiness, steps
+from tacit.training import dp_step, preflight, steadiness
 from tacit.training.device import set_up_torch
 from tacit.training.dp_step import DpStep
 from tacit.training.masking import Masking
@@ -404,9 +404,9 @@ def between_micro_batches() -> float:
 @pytest.mark.slow
 def test_another_micro_batch_changes_no_padding_of_a_model_that_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
     assert between_micro_batches() < 1e-4
-    monkeypatch.setattr(steps, "together", lambda model, most, *_: most)  # else each of its units stands alone
+    monkeypatch.setattr(dp_step, "together", lambda model, most, *_: most)  # else each of its units stands alone
     assert between_micro_batches() < 1e-4
-    monkeypatch.setattr(steps, "reads_padding", lambda model: False)  # known wrong
+    monkeypatch.setattr(dp_step, "reads_padding", lambda model: False)  # known wrong
     try_nothing(monkeypatch)  # else its units stand alone again: their places show
     assert between_micro_batches() > 0.01
     refuse_unsteady(conv_bert().train(), MASKED, SPECIAL, EDGES, 1)

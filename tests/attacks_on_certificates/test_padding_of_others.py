@@ -22,7 +22,7 @@ from transformers import (
 from tacit.config.compute import Precision
 from tacit.entities.tagger import EntityObjective
 from tacit.models import places
-from tacit.training import steps
+from tacit.training import dp_step
 
 from .test_who_stands_beside import AT_ONCE, LENGTH, MASKED, SPECIAL, VOCABULARY, Texts, clipped
 
@@ -87,5 +87,5 @@ def test_a_short_row_changes_no_norm_of_full_ones(kind: str, precision: Precisio
 @pytest.mark.parametrize("kind", ["roformer", "megatron", "tagger"])
 def test_a_micro_batch_without_padding_is_caught(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Known wrong: without the blank row."""
-    monkeypatch.setattr(steps, "needs_spare_row", lambda compute, objective: False)
+    monkeypatch.setattr(dp_step, "needs_spare_row", lambda compute, objective: False)
     assert changed(kind, "bf16") > 0

@@ -26,7 +26,7 @@ from tacit.engine import PerExampleClipper
 from tacit.engine.distributed import Ranks
 from tacit.errors import UsageError
 from tacit.pipeline import opening
-from tacit.training import device, steps
+from tacit.training import device, dp_step
 from tacit.training.dp_step import DpStep
 from tacit.training.objectives import CausalObjective
 from tacit.training.plans import DpPlan
@@ -89,7 +89,7 @@ def test_ranks_that_take_other_numbers_of_units_are_refused(monkeypatch: pytest.
     for taken, said in (((64, 60), "how many units stand together"), ((64, 64), "")):
 
         def on_rank(ranks: Ranks, taken: tuple[int, int] = taken) -> None:
-            monkeypatch.setattr(steps, "together", lambda *_: taken[ranks.rank])
+            monkeypatch.setattr(dp_step, "together", lambda *_: taken[ranks.rank])
             sum_of_rank(texts(), ranks, threads=1)
 
         ended = in_processes(2, on_rank)

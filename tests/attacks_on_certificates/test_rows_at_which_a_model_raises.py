@@ -29,7 +29,7 @@ from tacit.pipeline import training
 from tacit.privacy.ledger import Ledger
 from tacit.scoring.rho import PrivacyProbability
 from tacit.scoring.scorer import ScorerOptions
-from tacit.training import steps
+from tacit.training import dp_step
 from tacit.training.dp_step import DpStep
 from tacit.training.loop import run_phase
 from tacit.training.masking import Masking
@@ -155,7 +155,7 @@ def test_alone_with_blank_rows_a_unit_has_the_bits_that_it_has_in_company(
 def test_what_was_wrong_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The run ended; and two mends that would not do: the whole micro-batch adds nothing, or what was half done stays."""
     with monkeypatch.context() as patch:
-        patch.setattr(steps, "is_out_of_memory", lambda error: True)
+        patch.setattr(dp_step, "is_out_of_memory", lambda error: True)
         with pytest.raises(AssertionError, match="NaN detected"):
             moved("gpt2", "forward")
     with monkeypatch.context() as patch:

@@ -24,7 +24,7 @@ from tacit.config import ComputeOptions, ModelOptions
 from tacit.config.compute import Precision
 from tacit.engine import clipper as engine_clipper
 from tacit.randomness import KeyedRandomness
-from tacit.training import steps
+from tacit.training import dp_step
 from tacit.training.dp_step import DpStep
 from tacit.training.masking import Masking
 from tacit.training.objectives import CausalObjective, MaskedObjective, Objective
@@ -138,14 +138,14 @@ def test_a_norm_is_the_same_to_the_bit_in_any_company(
     assert norm_in(kind, COMPANY[company], expected, precision) == norm_alone(kind, expected, precision)
 
 
-def as_it_was(step: steps.DpStep, units: np.ndarray) -> np.ndarray:
+def as_it_was(step: dp_step.DpStep, units: np.ndarray) -> np.ndarray:
     """Known wrong: as wide as the longest row of the company."""
     stream = step._source.stream
     return np.full_like(units, stream.longest_of(np.arange(stream.units)).max(initial=2))
 
 
 def test_rows_as_wide_as_their_company_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(steps.DpStep, "_widths", as_it_was)
+    monkeypatch.setattr(dp_step.DpStep, "_widths", as_it_was)
     for precision in ("float32", "bf16"):
         assert any(
             is_told(kind, company, 200.0, precision) for kind in ("gpt2", "bert") for company in COMPANY.values()
@@ -217,7 +217,7 @@ def moved(expected: float, precision: Precision = "float32") -> float:
 def test_one_longer_document_moves_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     for expected, precision in ((1.0, "float32"), (200.0, "float32"), (200.0, "bf16")):
         assert moved(expected, precision) <= UNITS * 2.0**-22
-    monkeypatch.setattr(steps.DpStep, "_widths", as_it_was)
+    monkeypatch.setattr(dp_step.DpStep, "_widths", as_it_was)
     assert (
         moved(200.0) > 1.0
     )  # known wrong: the account allows one clip norm for the document itself, and nothing for the others

@@ -26,7 +26,7 @@ from tacit.privacy.accounting.accountant import epsilon
 from tacit.privacy.events import Spend
 from tacit.privacy.ledger import Ledger
 from tacit.randomness import KeyedRandomness
-from tacit.training import loop, steps
+from tacit.training import dp_step, loop
 from tacit.training.checkpoint import watched_products
 from tacit.training.dp_step import DpStep
 from tacit.training.loop import run_phase
@@ -212,17 +212,17 @@ def test_a_phase_that_was_stopped_inside_a_step_notes_the_same(
         raise KeyboardInterrupt
 
     for step in range(STEPS):  # before the noise of each step, when its sum is in a checkpoint
-        noise = steps.add_noise_
+        noise = dp_step.add_noise_
         at = {"step": -1}
 
         def until(parameters, stddev, streams, number, *rest, noise=noise, at=at, step=step):
             at["step"] = number
             (stop if number == step else noise)(parameters, stddev, streams, number, *rest)
 
-        monkeypatch.setattr(steps, "add_noise_", until)
+        monkeypatch.setattr(dp_step, "add_noise_", until)
         with pytest.raises(KeyboardInterrupt):
             trained(cut, stream, PLAN, watched, micro_batch=2)
-        monkeypatch.setattr(steps, "add_noise_", noise)
+        monkeypatch.setattr(dp_step, "add_noise_", noise)
         assert at["step"] == step
     assert same(trained(cut, stream, PLAN, watched, micro_batch=2), weights)
     assert np.array_equal(found(cut), found(whole))
