@@ -1,7 +1,8 @@
 """Slow tests that a slow machine does not begin: ``TACIT_SLOW_TESTS_UNTIL`` seconds after the suite began, which CI sets.
 
 Machines differ threefold. Where the variable is set, the fast tests come first in each worker's share, and a slow test whose
-turn comes too late is left out and named at the end; without it (on your own machine) all of them run, in the order of the files.
+turn comes too late is left out and named at the end. The slow ones begin with another file each time, so that none is left out
+for ever. Without the variable (on your own machine) all of them run, in the order of the files.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ class SlowTests:
         self._began = float(os.environ.setdefault(_BEGAN, str(time.time())))
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        items[:] = in_shares(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+        workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+        items[:] = in_shares(items, workers, int(self._began))  # the same at all workers
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
@@ -47,10 +49,17 @@ class SlowTests:
             terminalreporter.write_line(f"  {name}")
 
 
-def in_shares(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
-    """The items so that each of ``workers`` equal parts has its slow ones at its end; what others take from a part is taken there."""
+def in_shares(items: list[pytest.Item], workers: int, first: int) -> list[pytest.Item]:
+    """The items so that each of ``workers`` equal parts has its slow ones at its end; what others take from a part is taken there.
+
+    Args:
+        first: which of the slow ones comes first, counted on from the last to the first: with all of its file, what follows them in
+            the order of the files, and behind that what stands before them.
+    """
     fast = [item for item in items if item.get_closest_marker("slow") is None]
     slow = [item for item in items if item.get_closest_marker("slow") is not None]
+    begin = next(place for place, item in enumerate(slow) if item.path == slow[first % len(slow)].path) if slow else 0
+    slow = slow[begin:] + slow[:begin]
     parts = ((of[len(of) * n // workers : len(of) * (n + 1) // workers] for of in (fast, slow)) for n in range(workers))
     return [item for part in parts for of in part for item in of]
 

@@ -90,8 +90,28 @@ def test_without_time_the_slow_ones_are_left_out_and_named(tmp_path: Path) -> No
 def test_each_share_has_its_slow_ones_at_its_end(request: pytest.FixtureRequest) -> None:
     """On this session's own tests: none is lost, and those of one worker stand together."""
     items = list(request.session.items)
-    ordered = in_shares(items, 3)
-    assert sorted(map(id, ordered)) == sorted(map(id, items))
-    slow = [item.get_closest_marker("slow") is not None for item in ordered]
-    changes = sum(before and not after for before, after in itertools.pairwise(slow))
-    assert changes <= 2
+    for first in (0, 1, 1000):
+        ordered = in_shares(items, 3, first)
+        assert sorted(map(id, ordered)) == sorted(map(id, items))
+        slow = [item.get_closest_marker("slow") is not None for item in ordered]
+        changes = sum(before and not after for before, after in itertools.pairwise(slow))
+        assert changes <= 2
+
+
+_FILES = "\n".join(f"@pytest.mark.slow\ndef test_{name}():\n    pass\n" for name in ("a", "b", "c"))
+
+
+@pytest.mark.parametrize(("began", "files"), [("0", "123"), ("2", "123"), ("3", "231"), ("8", "312"), ("10", "123")])
+def test_the_slow_ones_begin_with_another_file_each_time(tmp_path: Path, began: str, files: str) -> None:
+    """Of nine slow tests in three files, by the second in which the suite began; those of a file stay together and in order."""
+    for name in "123":
+        (tmp_path / f"test_{name}.py").write_text(f"import pytest\n{_FILES}")
+    done = ran(tmp_path, TACIT_SLOW_TESTS_UNTIL="1e12", TACIT_TESTS_BEGAN=began)
+    order = [
+        line.split("::")[0].removeprefix("test_").removesuffix(".py")
+        for line in done.stdout.splitlines()
+        if "PASSED" in line
+    ]
+    order = [name for name in order if name in "123"]
+    assert "".join(order) == "".join(name * 3 for name in files)
+    assert [name for name, _ in outcomes(done.stdout) if name in "abc"] == ["a", "b", "c"] * 3
