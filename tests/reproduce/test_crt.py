@@ -145,7 +145,7 @@ def test_all_arms_have_the_same_epsilon_and_see_as_much_text(files: CorpusFiles,
 
 
 def test_without_noise_crts_lines_are_read_in_crts_order(files: CorpusFiles, tmp_path: Path) -> None:
-    """So that the two differ by noise and clipping alone, and it has no epsilon."""
+    """The two differ by how the private lines are trained on alone (noise, clipping, steps and rates), and it has no epsilon."""
     scale = SCALES["laptop"]
     own, noisy = (Cell("customersim", "gpt2", arm, 0.1) for arm in ("noiseless", "crt"))
     configs = [run_of(cell, scale, files, tmp_path) for cell in (own, noisy)]

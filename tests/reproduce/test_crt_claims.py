@@ -374,7 +374,7 @@ def test_what_counts_is_the_last_rounds_model() -> None:
     assert found.perplexity(Arms("crt", 0.1), "redacted") == pytest.approx(9.0, rel=0.02)
 
 
-def test_the_page_says_what_the_noise_adds() -> None:
+def test_the_page_says_what_training_with_noise_adds() -> None:
     arms = {"crt 0.1": {"perplexity": 12.0}, "redacted 0.1": {}, "noiseless 0.1": {"perplexity": 10.5}}
     tables: dict[str, list[Any]] = {name: [] for name in ("figure2", "figures3-5", "figure6", "baselines")}
     scale = dataclasses.replace(SCALES["laptop"], ablation=False)

@@ -90,7 +90,8 @@ def _panel(panel: PanelResults) -> list[list[str]]:
 
 
 def _distances(panels: Sequence[PanelResults]) -> list[list[str]]:
-    """How far CRT is from redaction alone, how far its lines are where none has noise, and what noise adds to that."""
+    """How far CRT is from redaction alone, how far its lines are by ordinary training, and what training with DP adds: noise,
+    clipping, and steps and rates of its own."""
     alone, apart = (Arms(name, UTILITY_GAMMA) for name in ("redacted", "noiseless"))
     pairs = ((CRT, alone), (apart, alone), (CRT, apart))
     rows = []
