@@ -8,6 +8,7 @@ import graphlib
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -312,6 +313,7 @@ READS_THE_PRIVATE_CORPUS = {
     "pipeline/records.py",
     "pipeline/screening.py",
     "pipeline/on_spark.py",
+    "pipeline/own_members.py",  # a file of somebody's own is read as the private corpus is
     "planning/corpora.py",  # whether a first record can be read
     "planning/origins.py",  # whether a public file is a private one
     "cli/overlap.py",  # for the curator alone, without a run
@@ -320,19 +322,30 @@ READS_THE_PRIVATE_CORPUS = {
 """Who is given ``config.private``, to open its files. All else asks the owner, so that all see one division of the corpus."""
 
 
+_PRIVATE = r"(\w+\.)*(config|run)\.private"
+
+
 def opens_the_private_corpus(source: str) -> bool:
-    """Whether a call is given ``config.private`` (or ``run.private``, of a configuration), or it is yielded to who opens it."""
-    for node in nodes_of(source):
-        given = node.args if isinstance(node, ast.Call) else [node.value] if isinstance(node, ast.Yield) else []
-        elements = [
-            one
-            for value in given
-            if value is not None
-            for one in (value.elts if isinstance(value, ast.Tuple) else [value])
-        ]
-        if any(re.fullmatch(r"(\w+\.)*(config|run)\.private", ast.unparse(one)) for one in elements):
-            return True
-    return False
+    """Whether ``config.private`` (or ``run.private``, of a configuration) is given to a call, kept under another name, yielded or
+    returned to who opens it, or asked for its path.
+    """
+    return any(re.fullmatch(_PRIVATE, ast.unparse(one)) for node in nodes_of(source) for one in _handed_on(node))
+
+
+def _handed_on(node: ast.AST) -> Iterator[ast.expr]:
+    """The expressions whose value leaves this one: what is read of it in place, such as ``.is_chat``, does not."""
+    match node:
+        case ast.Call():
+            values: list[ast.expr | None] = [*node.args, *(keyword.value for keyword in node.keywords)]
+        case ast.Yield() | ast.Return() | ast.Assign() | ast.AnnAssign() | ast.NamedExpr():
+            values = [node.value]
+        case ast.Attribute(attr="path" | "resolved_path" | "source"):
+            values = [node.value]
+        case _:
+            values = []
+    for value in values:
+        if value is not None:
+            yield from value.elts if isinstance(value, ast.Tuple | ast.List) else [value]
 
 
 def test_the_private_corpus_has_one_owner() -> None:
@@ -346,6 +359,11 @@ def test_the_private_corpus_has_one_owner() -> None:
         ("units = group_units(read_records(source_of(state.config.private)), kind)", True),
         ("records = Corpus(source_of(run.private))", True),
         ("yield 'private.path', config.private", True),
+        ("records = read_records(config.private.source)", True),
+        ("text = Path(config.private.resolved_path).read_text()", True),
+        ("mine = config.private", True),
+        ("records = read(source=state.config.private)", True),
+        ("def corpus(run): return run.private", True),
         ("is_chat = config.private.is_chat", False),
         ("folder = state.folder.private / 'stores'", False),
     ],

@@ -192,5 +192,5 @@ def test_ranks_on_unlike_machines_are_refused_before_the_run(tmp_path: Path) -> 
         ((4, 4), ("one", "another"), True),
     ):
         ended = in_processes(2, lambda ranks, own=(cores, kinds): on_cores(ranks, *own))
-        words = "the processor, or the number of its threads: process 1 has another one than process 0"
+        words = "the processor, or the number of its threads: rank 1 has another one than rank 0"
         assert all((words in one.error) == is_refused for one in ended), [one.error for one in ended]

@@ -233,9 +233,17 @@ def asked_which(source: str) -> list[str]:
     kinds = {kind.__name__ for kind in MEMBERS} | {"Event", "Choice", "Exchange", "Chosen", "WordEvents"}
     found = []
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("isinstance", "type"):
-            found += [name.id for name in ast.walk(node) if isinstance(name, ast.Name) and name.id in kinds]
+        match node:
+            case ast.Call(func=ast.Name(id="isinstance" | "issubclass")) | ast.Compare() | ast.MatchClass():
+                found += [name for one in ast.walk(node) if (name := _last_name(one)) in kinds]
     return found
+
+
+def _last_name(node: ast.AST) -> str | None:
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+    return None
 
 
 def test_nobody_outside_privacy_asks_which_event_it_is() -> None:
@@ -250,3 +258,10 @@ def test_nobody_outside_privacy_asks_which_event_it_is() -> None:
     assert asking == {}
     assert asked_which("if not isinstance(event, WordEvents): pass") == ["WordEvents"]
     assert asked_which("if isinstance(spend.event, Gaussian | WordCounts): pass") == ["Gaussian", "WordCounts"]
+    assert asked_which("if isinstance(event, events.Gaussian): pass") == ["Gaussian"]
+    assert asked_which("if type(event) is Gaussian or event.__class__ == WordCounts: pass") == [
+        "Gaussian",
+        "WordCounts",
+    ]
+    assert asked_which("match event:\n    case Gaussian(): pass") == ["Gaussian"]
+    assert asked_which("event = Gaussian(1.0)") == []

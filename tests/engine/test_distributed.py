@@ -332,7 +332,7 @@ def test_what_is_gathered_may_be_of_one_type_here_and_another_there() -> None:
 
 def test_ranks_that_disagree_all_say_so() -> None:
     ended = in_processes(3, lambda ranks: ranks.agree("the private corpus", bytes([ranks.rank == 2])))
-    check_one_says(ended, "DataError: the private corpus: process 2 has another one than process 0")
+    check_one_says(ended, "DataError: the private corpus: rank 2 has another one than rank 0")
 
 
 def test_a_rank_waits_for_one_that_works_alone_for_longer_than_the_timeout() -> None:

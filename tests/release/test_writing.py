@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 
 import pytest
 import yaml
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hostile.cases import CASES
+from tests.loops.small_loop import saved, train
+from tests.writes import written_meanwhile
 
+import tacit
 from tacit.config import parse_config
 from tacit.config.finetune import FinetuneConfig
 from tacit.entities.finetune import finetune
@@ -23,76 +24,70 @@ from tacit.pipeline.release import release_run
 from tacit.pipeline.stages import run, walk
 from tacit.privacy.ledger import Ledger
 from tacit.release import writing
-from tacit.release.manifest import bound_manifest
+from tacit.release.manifest import bound_manifest, check_bound, check_manifest
 from tacit.runs.folder import RunFolder
 
-_WRITING = ("w", "a", "x", "+")
-_seen: list[tuple[Path, bool]] | None = None
-
-
-def _through_releasing(frame: FrameType | None) -> bool:
-    while frame is not None:
-        if frame.f_code.co_filename == writing.__file__:
-            return True
-        frame = frame.f_back
-    return False
-
-
-def _hear(event: str, arguments: tuple[object, ...]) -> None:
-    if _seen is None or event != "open" or not isinstance(arguments[0], str | bytes | Path):
-        return
-    mode, flags = arguments[1], arguments[2]
-    writes = any(letter in mode for letter in _WRITING) if isinstance(mode, str) else bool(int(str(flags)) & 3)
-    if writes:
-        path = arguments[0].decode() if isinstance(arguments[0], bytes) else arguments[0]
-        _seen.append((Path(path), _through_releasing(sys._getframe(1))))
-
-
-sys.addaudithook(_hear)  # it stays for the life of the process, and is silent but inside `writes_below`
+KINDS = ("LSTM", "CRT, two rounds", "fine-tuning with DP", "own loop")
 
 
 @contextmanager
 def writes_below(folder: RunFolder) -> Iterator[list[tuple[Path, bool]]]:
-    """Files below run/release (or what becomes it) that Python opens for writing meanwhile, and whether `releasing` did."""
-    global _seen
+    """What is written below run/release (or what becomes it) meanwhile, and whether `tacit.release.writing` asked for it."""
     found: list[tuple[Path, bool]] = []
-    _seen = []
-    try:
+    with written_meanwhile() as all_writes:
         yield found
-    finally:
-        places = {folder.release.resolve(), folder.release.with_name(".release.partial").resolve()}
-        found += [(path, ours) for path, ours in _seen if places & {path.resolve(), *path.resolve().parents}]
-        _seen = None
+    places = {folder.release.resolve(), folder.release.with_name(".release.partial").resolve()}
+    for write in all_writes:
+        path = write.path.resolve()
+        if places & {path, *path.parents}:
+            found.append((path, writing.__file__ in write.asked_by))
+
+
+def make_release(kind: str, folder: Path) -> None:
+    """A release of each command that makes one, in ``folder / "run"``, with its pages made twice."""
+    if kind == "own loop":
+        train(folder / "run")
+        tacit.certify(folder / "run", saved(folder / "model"))
+        return
+    CASES[kind].write(folder)
+    values = {**CASES[kind].values(folder), "run": str(folder / "run")}
+    if CASES[kind].command == "finetune":
+        finetune(FinetuneConfig.model_validate(values))
+    else:
+        run(parse_config(values))
+        report_run(RunFolder(folder / "run"))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["LSTM", "CRT, two rounds", "fine-tuning with DP"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_only_releasing_writes_to_a_release(kind: str, tmp_path: Path) -> None:
-    CASES[kind].write(tmp_path)
-    values = {**CASES[kind].values(tmp_path), "run": str(tmp_path / "run")}
     folder = RunFolder(tmp_path / "run")
     with writes_below(folder) as found:
-        if CASES[kind].command == "finetune":
-            finetune(FinetuneConfig.model_validate(values))
-        else:
-            run(parse_config(values))
-            report_run(folder)
+        make_release(kind, tmp_path)
         with Ledger.open(folder.ledger, readonly=True) as ledger:
             writing.sign(folder.release, Ed25519PrivateKey.generate(), bound_manifest(ledger))
+            assert [
+                check.name
+                for check in [*check_manifest(folder.release), check_bound(ledger, folder.release)]
+                if not check.holds
+            ] == []
     names = {path.name for path, _ in found}
     assert {".certificate.json.partial", ".manifest.json.partial", ".manifest.sig.partial"} <= names, names
     assert [path for path, ours in found if not ours] == []
 
 
 def test_another_writer_is_seen(tmp_path: Path) -> None:
-    """Known wrong: a stage that puts a file beside the certificate by itself."""
+    """Known wrong: a stage that puts a file beside the certificate by itself, or moves one there."""
     folder = RunFolder(tmp_path)
-    folder.release.mkdir()
     with writes_below(folder) as found:
+        folder.release.mkdir()
         (folder.release / "loss.json").write_text(yaml.safe_dump({"loss": 1.0}))
         (folder.release / "loss.json").read_text()
         (tmp_path / "elsewhere.json").write_text("{}")
-    assert found == [(folder.release / "loss.json", False)]
+        (tmp_path / "elsewhere.json").replace(folder.release / "README.md")
+        (folder.release / "loss.json").unlink()
+    names = ["release", "loss.json", "README.md", "loss.json"]
+    assert [(path.name, ours) for path, ours in found] == [(name, False) for name in names]
 
 
 def test_nothing_leaves_unpaid(tmp_path: Path) -> None:

@@ -206,7 +206,7 @@ def test_ranks_with_other_weights_are_refused_before_anything_is_paid(stream: Se
 
     ended = in_processes(2, lambda ranks: train(tmp_path / str(ranks.rank), stream, ranks=ranks))
     assert all(
-        "the weights and the step at the start of phase private: process 1 has another" in process.error
+        "the weights and the step at the start of phase private: rank 1 has another" in process.error
         for process in ended
     )
 
@@ -242,7 +242,7 @@ def test_ranks_with_other_public_records_are_refused(stream: SequenceStream, tmp
         run_phase(dropping_bert(0.0), phase, records, OBJECTIVE, None, KeyedRandomness(KEY), compute, path, ranks=ranks)
 
     ended = in_processes(2, work)
-    assert all("what the sums of phase public are made from: process 1 has another" in one.error for one in ended)
+    assert all("what the sums of phase public are made from: rank 1 has another" in one.error for one in ended)
 
 
 @pytest.mark.parametrize("world", [2, 3])

@@ -181,7 +181,7 @@ def test_a_process_with_another_option_ends_all_with_one_line(configs: tuple[Pat
     ended = ranks_of_the_command(3, tmp_path, *run, of_last=other)
     assert [code for code, _ in ended] == [DataError.exit_code] * 3
     (line,) = [line for _, lines in ended for line in lines]
-    assert line.startswith("tacit: the configuration: process 2 has another one than process 0")
+    assert line.startswith("tacit: the configuration: rank 2 has another one than rank 0")
 
 
 def opened_by(ranks: Ranks, mine: dict[str, Any], others: dict[str, Any]) -> None:
@@ -232,7 +232,7 @@ def test_a_process_that_counts_units_otherwise_is_refused(
             monkeypatch.setattr(training, "give", lambda state, load, rho_U: give(state, load, 1 - rho_U))
         opened_by(ranks, values, values)
 
-    check_one_says(in_processes(2, work), "process 1 has another one than process 0")
+    check_one_says(in_processes(2, work), "rank 1 has another one than rank 0")
     with Ledger.open(Path(values["run"]) / "ledger.sqlite", readonly=True) as ledger:
         assert not ledger.has_paid
 
@@ -249,10 +249,10 @@ def place(folder: Path, corpora: Path, drop: int) -> Path:
 @pytest.mark.parametrize(
     ("other", "message"),
     [
-        ("configuration", "the configuration: process 1 has another one than process 0"),
-        ("library", "the version of tacit, or of a library: process 1 has another one than process 0"),
-        ("run folder", "process 1 does not see the key of process 0"),
-        ("corpus", "process 1 reads another private corpus than process 0"),
+        ("configuration", "the configuration: rank 1 has another one than rank 0"),
+        ("library", "the version of tacit, or of a library: rank 1 has another one than rank 0"),
+        ("run folder", "rank 1 does not see the key of rank 0"),
+        ("corpus", "rank 1 reads another private corpus than rank 0"),
     ],
 )
 def test_a_process_that_sees_something_else_is_refused(

@@ -53,7 +53,9 @@ def _loss(seen: Seen) -> np.ndarray:
 
 
 def _calibrated(seen: Seen) -> np.ndarray:
-    """Less what it cost before the private phases: some are likely to any model (Watson et al. 2022, arXiv 2111.08440)."""
+    """The loss minus that of the model before its private phases: some texts are likely to any model (Watson et al. 2022,
+    arXiv 2111.08440).
+    """
     return (seen.before.nats_mP - seen.after.nats_mP).mean(axis=1)
 
 

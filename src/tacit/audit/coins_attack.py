@@ -84,7 +84,7 @@ def _prepare(given: Given) -> Measure:
 
 
 def _sides(coins: Coins) -> list[np.ndarray]:
-    """The examples, and those in their places, if there are some."""
+    """The examples and, under replace-one, their substitutes."""
     return [coins.ids_mT] if coins.others_mT is None else [coins.ids_mT, coins.others_mT]
 
 
@@ -203,7 +203,7 @@ def _answer(config: RunConfig, found: Mapping[str, Any]) -> Answer:
 
 
 def coins_in_words(config: RunConfig) -> str:
-    """What was tossed for what."""
+    """A sentence: how many examples there are, of which kind, and what a coin decided of each."""
     options = _options(config)
     which = "which of two was trained on" if config.privacy.relation == "replace" else "whether it was trained on"
     return f"For each of {options.examples:,} made-up examples ({options.kind}) a fair coin decided {which}."

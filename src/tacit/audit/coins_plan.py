@@ -55,7 +55,7 @@ def claimed_epsilon(config: RunConfig, spends: Sequence[Spend]) -> float:
     """The epsilon that coins test: the run's, and with screening that of the phases with noise alone.
 
     With screening examples are in the private stream, of which ordinary training reads nothing, so for them what follows from the
-    phases with noise holds. A key that everyone can make is no spend before the release, and makes epsilon infinite from the start.
+    phases with noise holds. A public key is charged when the model is released, but makes this epsilon infinite from the start.
 
     Args:
         spends: all of the run.

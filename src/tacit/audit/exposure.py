@@ -83,7 +83,8 @@ def exposure_of_ranks(
     """Exposure, null and p-value of the ranks of one pattern's secrets.
 
     Args:
-        last_ranks: behind all others of the same score; of them is the p-value, which ties must not make smaller. None: no ties.
+        last_ranks: the ranks where each secret stands behind all candidates of the same score, from which the p-value is computed, so
+            that ties do not make it smaller. None: there are no ties.
     """
     mean_rank = float(np.mean(ranks))
     last = mean_rank if last_ranks is None else float(np.mean(last_ranks))

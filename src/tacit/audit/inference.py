@@ -109,8 +109,8 @@ def attack_scores(member_n: np.ndarray, non_member_n: np.ndarray, streams: Keyed
 def twin_accuracy(member_n: np.ndarray, non_member_n: np.ndarray) -> Estimate:
     """How often a member scores lower than its own non-member, ties half: 1/2 at the null.
 
-    Where the two are one sentence with two secrets, what the sentence costs cancels, and the secret is left. Clopper-Pearson on the
-    pairs, with ties rounded outwards.
+    Where the two are one sentence with two secrets, the loss of the shared words cancels, and the secret's is left. The interval is
+    Clopper-Pearson on the pairs, with ties rounded outwards.
 
     Raises:
         UsageError, DataError: as `attack_scores`.

@@ -1,9 +1,10 @@
 """Whether a model tells texts that somebody names as members from texts that they name as non-members.
 
-The two files are the caller's, and no coin decided who is in which: what a difference between them fakes, no statistic takes away
-(Meeus et al. 2024, arXiv 2406.17975). So the attack's numbers stand beside two that never see a model: how well a *blind baseline*
-tells the files apart (Das et al. 2024, arXiv 2406.16201), and how much their runs of words overlap (Duan et al. 2024, arXiv
-2402.07841). They give no lower bound on epsilon, and they are private, as all that is measured on private text beside a model.
+The two files are the caller's, and no coin decided which text is in which: if they differ in other ways, no statistic can tell that
+difference from membership (Meeus et al. 2024, arXiv 2406.17975). So the attack's numbers stand beside two that never see a model: how
+well a *blind baseline* tells the files apart (Das et al. 2024, arXiv 2406.16201), and how much their runs of words overlap (Duan et
+al. 2024, arXiv 2402.07841). They give no lower bound on epsilon, and they are private, as all that is measured on private text beside
+a model.
 
 Shapes: m members, n non-members. Low scores mean member, as everywhere here.
 """

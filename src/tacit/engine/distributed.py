@@ -135,7 +135,7 @@ class Ranks:
         for rank, other in enumerate(found):
             if not torch.equal(other, found[0]):
                 raise DataError(
-                    f"{what}: process {rank} has another one than process 0; all processes of a run need the same {need}"
+                    f"{what}: rank {rank} has another one than rank 0; all processes of a run need the same {need}"
                 )
 
     def tell(self, message: Any) -> None:

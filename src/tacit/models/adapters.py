@@ -23,7 +23,7 @@ from tacit.errors import UsageError
 if TYPE_CHECKING:
     from peft import LoraConfig
 
-__all__ = ["adapted", "is_adapted", "merged_model", "save_adapted", "save_adapter"]
+__all__ = ["adapted", "merged_model", "save_adapted", "save_adapter"]
 
 _NAME = "default"  # as peft calls an adapter that is the only one
 
@@ -54,11 +54,6 @@ def adapted(model: PreTrainedModel, options: AdapterOptions, seed: int) -> PreTr
     for name, parameter in model.named_parameters():
         parameter.requires_grad_("lora_" in name)
     return model
-
-
-def is_adapted(model: nn.Module) -> bool:
-    """Whether the model has an adapter."""
-    return any(".lora_A." in name for name, _ in model.named_parameters())
 
 
 def save_adapted(model: PreTrainedModel, options: AdapterOptions, base: str, folder: Path) -> None:

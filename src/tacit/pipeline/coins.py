@@ -125,6 +125,6 @@ def watched_rows(state: RunState, coins: Coins) -> SequenceStream:
 
 
 def _keys(state: RunState, numbers: list[str]) -> tuple[str, ...]:
-    """The keys of examples by the number of the coin: what one of them draws hangs on no other coin."""
+    """The keys of examples, by the number of their coin alone: what is drawn for one example is independent of the other coins."""
     units = [Unit(f"audit-example-{number}", ()) for number in numbers]
     return unit_keys(units, state.streams.child("audit's coins"))

@@ -110,7 +110,7 @@ _DIVERGED = (
 
 
 def _refuse_diverged(models: Models) -> None:
-    """Both are what would be released, or public; the control, which is neither, stops no run.
+    """The models that are looked at are the one to be released and the public one it is compared with; the control stops no run.
 
     Raises:
         DataError: weights that are not numbers.

@@ -143,7 +143,7 @@ def join_run(config: RunConfig, ranks: Ranks) -> RunState:
     path = folder.private / "key"
     key = read_key(path) if path.exists() else bytes(KEY_BYTES)
     if KeyedRandomness(key).commitment() != opened.key_commitment:
-        raise DataError(f"{path}: process {ranks.rank} does not see the key of process 0; share the run folder")
+        raise DataError(f"{path}: rank {ranks.rank} does not see the key of rank 0; share the run folder")
     return RunState(config, folder, None, KeyedRandomness(key), opened.mechanisms, SilentReporter(), ranks)
 
 

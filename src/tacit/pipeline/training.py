@@ -44,7 +44,8 @@ Part = Literal["pretraining", "training", "control"]
 _TITLES: dict[Part, str] = {"pretraining": "Pre-training", "training": "Training", "control": "Control without DP"}
 
 _WITHOUT_SECRETS = ("public", "screened", "redacted")
-"""Streams that hold no secret but a missed one; the control is trained anew from the first phase on that reads another."""
+"""Streams that hold no secret, except one that the policies missed. The control repeats the run from the first phase on that reads
+any other stream."""
 
 
 def pretrain(state: RunState) -> None:
@@ -245,7 +246,7 @@ def assist(config: RunConfig, ranks: Ranks) -> None:
     state = join_run(config, ranks)
     while (order := ranks.hear()) is not None:
         if fingerprint(state) != order.fingerprint:
-            raise DataError(f"process {ranks.rank} reads another private corpus than process 0; share the data")
+            raise DataError(f"rank {ranks.rank} reads another private corpus than rank 0; share the data")
         if order.rho_U is not None:
             give(state, rho_of_units, order.rho_U)
         with without_warnings():

@@ -107,7 +107,7 @@ def run_randomness(training: str, public_key: bool) -> str:
 
 
 def finetuning_randomness(training: str, public_key: bool) -> str:
-    """What `run_randomness` says of a run, said of a fine-tuning."""
+    """The sentence on random numbers in the certificate of a fine-tuning, as `run_randomness` is for a run."""
     key = _PUBLIC_KEY if public_key else "256 bits"
     return f"Training noise: {training}, {ON_GRID}; sampling: ChaCha20 keyed by {key}. {NOT_EXACT}"
 

@@ -128,7 +128,7 @@ GENUINE = (
     "The certificates of the releases that this began with are as tacit wrote them: `tacit verify` computes each again, and a "
     "signature says whose it is."
 )
-"""Assumed where there are any: of a start its certificate's form and files are checked, and no more."""
+"""Assumed where a run began with releases: of their certificates the form and the files are checked, and no more."""
 
 HONEST_PROGRAMS = (
     "Nobody who knew words of the private text made the given files (models, tokenizers, chat templates, a policy's models), which "
@@ -312,7 +312,7 @@ def _to(given_to: str, head: str) -> str:
 
 
 def merged(ancestors: Iterable[Ancestor]) -> tuple[Ancestor, ...]:
-    """Each release once: what two things have in common was spent once. Where it is first, all that is behind it stands before it."""
+    """Each release once, since what two things have in common was spent once. The ancestors of a release stand before it."""
     return tuple({ancestor.head: ancestor for ancestor in ancestors}.values())
 
 

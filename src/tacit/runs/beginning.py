@@ -208,7 +208,7 @@ def _check_config(config: RunConfig, folder: RunFolder, start_over: bool) -> Non
 
 
 def _differences(old: RunConfig, config: RunConfig) -> list[str]:
-    """What differs; and where nobody changed it, but the default did, what to write to go on."""
+    """The options that differ. Where an option was left out and its default has changed since, also the line that restores it."""
     found = config_differences(old.comparable(), config.comparable())
     before = old.vocabulary.method
     if before != config.vocabulary.method and "method" not in config.vocabulary.model_fields_set:

@@ -12,7 +12,7 @@ from tacit.progress import without_warnings
 __all__ = ["RELEASE", "Stage", "always", "names_of", "walk"]
 
 RELEASE = "release"
-"""The stage after which nothing before it is made again, whatever of its making has been deleted since."""
+"""The stage after which no earlier one is done again, even if the files that it left have been deleted since."""
 
 _State = TypeVar("_State")
 

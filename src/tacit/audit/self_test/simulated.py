@@ -118,7 +118,7 @@ def accusations(bound: Bound[Scores], audits: Iterator[Scores], delta: float, tr
 
 
 def at_most(wrong: int, audits: int, level: float = LEVEL) -> bool:
-    """Whether so many wrong bounds agree with a probability of ``level`` each; of true ones once in a million not."""
+    """Whether so many wrong bounds are plausible where each is wrong with probability at most ``level``. False alarms: 1e-6."""
     return wrong <= int(binom.ppf(1 - 1e-6, audits, level))
 
 

@@ -47,7 +47,7 @@ def _unnamed(spends: Iterable[Spend]) -> tuple[Spend, ...]:
 def shared_account(spends: tuple[Spend, ...], relation: Relation) -> Account:
     """The certifying account of these spends, kept so that another delta costs no new composition.
 
-    As many as a run has parts that goes on from another run: each of its two parts of the units with each of that one's.
+    Four are kept: a run with two parts of its units that goes on from a run with two has as many, each part with each.
     """
     return Account(spends, relation, GRIDS[0])
 

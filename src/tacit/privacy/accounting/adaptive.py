@@ -195,7 +195,7 @@ def band_epsilons(
 
 
 def _of_own_rho(groups: Sequence[Sequence[Spend]], relation: Relation) -> list[list[Spend]]:
-    """The groups with the bands of earlier runs at their worst: the rho of this run says nothing of theirs."""
+    """The groups, with each earlier run charged at its worst band: the rho of this run says nothing about that of an earlier one."""
     *earlier, _ = _names(spend for group in groups for spend in group)
     found = [list(group) for group in groups]
     for name in earlier:
@@ -210,7 +210,7 @@ def _at_worst(group: Sequence[Spend], name: str, relation: Relation) -> list[Spe
 
 
 def _with_whoever(spends: Sequence[Spend], place: float) -> tuple[Spend, ...]:
-    """Under replacement, a unit of this rho and another one of a band that what was released before may have chosen."""
+    """Under replace-one, a unit of this rho beside its substitute, whose band an earlier release may have chosen."""
     others = [spend for spend in spends if not isinstance(spend.event, BandedPoissonGaussian)]
     banded = _banded(spends)
     partners = dict.fromkeys((place, *_worst_places(banded)))

@@ -65,7 +65,7 @@ the truth is a closed form (q = 1) the library's delta is too small by up to 0.2
 
 
 def composed_steps(spends: Iterable[Spend]) -> int:
-    """How many events are composed; of a choice between several the longest, and one for putting them together."""
+    """How many events are composed. A choice between several counts as its longest alternative, and one more for the maximum."""
     return sum(spend.count * (spend.event.steps + 1 if isinstance(spend.event, Chosen) else 1) for spend in spends)
 
 
@@ -92,7 +92,7 @@ def _choice_pld(event: Choice, words: float, grid: float, pessimistic: bool) -> 
 def _real_noise(event: Choice, pessimistic: bool) -> float | None:
     """Noise of the Gaussian mechanism that stands for the histogram's Gaussian part; None where it has its own discrete law.
 
-    For a lower estimate a weighted histogram's noise is taken as it is, and no smaller.
+    An optimistic estimate uses the nominal noise of a weighted histogram, a pessimistic one a smaller noise that covers rounding.
     """
     if isinstance(event, WeightedHistogram):
         return (effective_stddev(event) if pessimistic else event.noise_stddev) / event.resolution

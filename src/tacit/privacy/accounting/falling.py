@@ -36,7 +36,7 @@ class Falling:
         return self.at(epsilon) > delta
 
     def then(self, rising: Callable[[float], float], shift: float = 0.0) -> Falling:
-        """What a function that never falls makes of the values, those of ``epsilon + shift``."""
+        """The curve ``rising(self(epsilon + shift))``, where ``rising`` never falls."""
         at, between = self.at, self.between
 
         def also_between(epsilon: float) -> tuple[float, float]:

@@ -18,8 +18,8 @@ __all__ = ["let_go"]
 def let_go() -> None:
     """Let go of what a search for noise has tried, tens of MiB for each account: nobody asks for those again.
 
-    That is what accounts are kept for another question, scipy's plans of their transforms, which only others replace, and the room
-    between what is left, where the C library can give it back to the system (glibc's ``malloc_trim``).
+    Three things are let go of: the accounts that are kept for another question; scipy's plans of Fourier transforms, which are
+    replaced only by other plans; and free heap, where the C library can give it back to the system (glibc's ``malloc_trim``).
     """
     for kept in (shared_account, chosen_pld, exchange_pld, poisson_gaussian_pld, worst_case_pld):
         kept.cache_clear()

@@ -26,13 +26,13 @@ _TAIL = 1e-15
 """The mass that the library lets each composition cut off, and adds to that of an infinite loss."""
 
 _ORDERS = np.arange(1, 21)
-"""Of the Chernoff bounds, each divided by the number of masses; and their negatives."""
+"""The orders k of the Chernoff bounds: each is used as k / n and as -k / n, where n is the number of masses."""
 
 _MOST_EPSILON = 600.0
 """Up to which there are bounds: the exponential of no larger one need fit into a float."""
 
 _LOG_ERROR = 1e-11
-"""More than two ways of adding a million positive numbers may differ by, relative to their sum."""
+"""An upper bound on the relative difference between two orders of adding a million positive numbers."""
 
 
 _PLANS = 16

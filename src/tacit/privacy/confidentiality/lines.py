@@ -33,7 +33,7 @@ TOKEN_BY_TOKEN = (
     "Both policies mark a token, which is what stands between white space, from that token alone, and no private text made them; "
     "marked tokens in a row become one mask. The secret is whole tokens of one data point."
 )
-"""What a caught secret's leaving no trace rests on (docs/confidentiality.md, token by token)."""
+"""The assumption under which a secret that is caught leaves no trace (docs/confidentiality.md, token by token)."""
 
 
 @dataclass(frozen=True)

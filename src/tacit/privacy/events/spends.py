@@ -119,8 +119,8 @@ class Spend:
 def of_run(spend: Spend, run: str) -> Spend:
     """A spend of another run, as a run that takes it over has to count it: its parts of the units and its function rho are its own.
 
-    A unit may be in any part of the one split and in any part of the other, so the worst pair of parts counts, and not each name
-    with its like. So it is with bands of privacy probability: two copies of one begun run have one key, and may end with two scorers.
+    A unit may be in any part of the one split and in any part of the other, so the names of parts must differ between runs: then the
+    worst pair of parts is counted. The same holds for bands of rho, since two copies of one run have one key and may use two scorers.
 
     Args:
         run: a name that no other release in the same ledger has: the head of its ledger. Its key is not enough.

@@ -68,7 +68,9 @@ def _rows(
 def _within(
     who: str, spends: list[Spend], delta: float, relation: Relation, curve: PrivacyCurve
 ) -> schema.WhoseEpsilon:
-    """The total variation is that of an exchange, which is one unit under replacement and two otherwise."""
+    """The row of an attacker who knows all but a part of the unit. Its total variation is that of replacing one unit: one step under
+    replace-one, two under add-or-remove.
+    """
     epsilon = within_unit_epsilon(spends, delta, relation)
     inverse = math.exp(-epsilon)
     exchange = curve.of_group(1 if relation == "replace" else 2).deltas[0]

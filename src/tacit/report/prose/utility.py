@@ -81,7 +81,7 @@ def _against(mine: _Score, other: _Score, margin: float) -> str:
 
 
 def _worst(found: list[str]) -> str:
-    """What is said of the best of several baselines: who is better than it is better than each."""
+    """The least favourable of the comparisons with several baselines: a model that beats the best of them beats all."""
     return max(found, key=[_BETTER, _OPEN, _EQUAL, _WORSE].index)
 
 
