@@ -21,6 +21,7 @@ from tacit.planning import solve
 from tacit.privacy.accounting.accountant import epsilon_of_rho, joint_epsilon
 from tacit.progress import SilentReporter
 from tacit.reproduce.adp.corpora import TEXTS, CorpusFiles, kind_of, prepare, spaced
+from tacit.reproduce.adp.measure import kinds_of_lines
 from tacit.reproduce.adp.paper import ADP, jobs_of
 from tacit.reproduce.adp.public import PublicModel
 from tacit.reproduce.adp.runs import config_of, trial_config, worst_case
@@ -183,6 +184,29 @@ def test_lines_have_kinds() -> None:
         "customer's line without one",
         "canary",
     ]
+
+
+def test_a_line_has_the_rho_of_its_own_score(tmp_path: Path) -> None:
+    """Known wrong: pairing lines in the order of their file with scores, which have the order of the units' ids."""
+    rows = {
+        "train-0-0": ("A paragraph.", 0.1),
+        "train-0-1": ("Another one.", 0.2),
+        "chat-1-0": ("Order 12", 0.8),
+        "canary-0": ("9", 1.0),
+    }
+    text, scores = tmp_path / "text.jsonl", tmp_path / "scores.jsonl"
+    text.write_text("".join(json.dumps({"id": name, "text": words}) + "\n" for name, (words, _) in rows.items()))
+    in_order = [{"id": f"{name}#0", "log_perplexity": 1.0, "rho": rho} for name, (_, rho) in sorted(rows.items())]
+    scores.write_text("".join(json.dumps(row) + "\n" for row in in_order))
+    found = kinds_of_lines(text, scores, 0.7)
+    assert {kind: (own["lines"], own["private_like"], own["mean_rho"]) for kind, own in found.items()} == {
+        "canary": ([1], [1], 1.0),
+        "customer's line with a number": ([1], [1], 0.8),
+        "paragraph": ([2], [0], pytest.approx(0.15)),
+    }
+    scores.write_text("".join(json.dumps(row) + "\n" for row in [in_order[1], in_order[0], *in_order[2:]]))
+    with pytest.raises(ValueError, match="are not those of"):
+        kinds_of_lines(text, scores, 0.7)
 
 
 @pytest.mark.parametrize("name", SCALES)

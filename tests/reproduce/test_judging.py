@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from tacit.audit.inference import Estimate
 from tacit.reproduce.driver import LEVEL, Job, Outcome, Page, Paper, judged
@@ -39,6 +41,49 @@ def test_an_interval_covers_what_seeds_and_documents_draw(between: float) -> Non
     assert missed < 100 + 4.9 * math.sqrt(90)  # of 1,000 at level 0.1: a false alarm of 1e-6
 
 
+def missed(margin: Callable[[np.ndarray, np.ndarray], np.ndarray], seeds: int, df: int, ratio: float) -> float:
+    """How often an interval misses, integrated and not drawn, which a level of 0.0004 asks for.
+
+    Args:
+        margin: from the estimates of both variances of the mean, whose truths are ``ratio`` (between seeds) and 1 (within).
+    """
+    cuts = np.concatenate([[0.0], np.logspace(-12, -3, 400), np.linspace(1e-3, 1, 1500)[1:-1], [1.0]])
+    between = ratio * stats.chi2.ppf((cuts[1:] + cuts[:-1]) / 2, seeds - 1) / (seeds - 1)
+    within = stats.chi2.ppf((np.arange(200) + 0.5) / 200, df) / df
+    tails = 2 * stats.norm.sf(margin(between[:, None], within[None, :]) / math.sqrt(ratio + 1))
+    return float((np.diff(cuts) @ tails).mean())
+
+
+def _ours(seeds: int, df: int, level: float) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+    """The squared margin of `over_seeds` is linear in both variances: what it is for one of them alone says it for all."""
+    spread_S = np.linspace(-1, 1, seeds)
+    unit_S = spread_S * math.sqrt(seeds / spread_S.var(ddof=1))  # whose mean has the variance 1
+    of_both, of_seeds, of_documents = (
+        over_seeds(values, within, df, level).high ** 2
+        for values, within in ((2 * unit_S, 3.0), (unit_S, 0.0), (np.zeros(seeds), 1.0))
+    )
+    assert of_both == pytest.approx(4 * of_seeds + 3 * of_documents, rel=1e-12)
+    return lambda between, within: np.sqrt(of_seeds * between + of_documents * within)
+
+
+def _satterthwaite(seeds: int, df: int, level: float) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+    def margin(between: np.ndarray, within: np.ndarray) -> np.ndarray:
+        total = between + within
+        return stats.t.isf(level / 2, total**2 / (between**2 / (seeds - 1) + within**2 / df)) * np.sqrt(total)
+
+    return margin
+
+
+@pytest.mark.parametrize("seeds", [3, 5])
+@pytest.mark.parametrize("ratio", [0.1, 3.0, 30.0])
+def test_an_interval_covers_at_the_level_of_one_claim_of_many(seeds: int, ratio: float) -> None:
+    """Known wrong: Satterthwaite's degrees of freedom, of which the estimate of few seeds makes too many by chance."""
+    level, df = 0.05 / 120, 59
+    assert missed(_ours(seeds, df, level), seeds, df, ratio) <= level
+    if ratio > 1:
+        assert missed(_satterthwaite(seeds, df, level), seeds, df, ratio) > 4 * level
+
+
 def test_the_documents_alone_would_not_cover_the_seeds() -> None:
     """Known wrong: an interval over documents, as if one had trained every model that there is."""
 
@@ -68,7 +113,7 @@ def test_one_seed_tells_nothing() -> None:
 def test_a_log_ratio_is_that_of_perplexities() -> None:
     generator = np.random.default_rng(0)
     tokens = generator.integers(3, 30, 50).astype(float)
-    own, other = (rate * tokens * generator.uniform(0.9, 1.1, (2, 50)) for rate in (2.0, 1.8))
+    own, other = (rate * tokens * generator.uniform(0.9, 1.1, (4, 50)) for rate in (2.0, 1.8))
     found = log_ratio(own, other, tokens, 0.05)
     perplexities = [np.exp(nats.sum(axis=1) / tokens.sum()) for nats in (own, other)]
     assert found.value == pytest.approx(np.log(perplexities[0] / perplexities[1]).mean(), rel=1e-12)

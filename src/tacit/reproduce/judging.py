@@ -33,7 +33,10 @@ def over_seeds(value_S: np.ndarray, within: float, within_df: float, level: floa
     """The mean of independent replicates of one experiment, whose test documents (or attacked lines) are the same in all.
 
     Two things are drawn: the seeds, and the documents. The variance of the mean is at most the sum of var(seeds) / S and
-    ``within``, and Student's t has Satterthwaite's degrees of freedom. One seed has no interval: nothing is told from anything.
+    ``within``. The squared margin is the sum of both estimates, each times the square of its own quantile of Student's t. That covers
+    at every level, whatever share each has: the tail of a squared normal number is convex, so the tail at a mean of two bounds is at
+    most the mean of their tails, and each of these is the level. Satterthwaite's degrees of freedom do not: at a level of 0.0004 three
+    seeds miss up to 29 times as often as they should. One seed has no interval: nothing is told from anything.
 
     Args:
         value_S: a number of each seed.
@@ -45,11 +48,8 @@ def over_seeds(value_S: np.ndarray, within: float, within_df: float, level: floa
     if seeds < 2:
         return Estimate(mean, -math.inf, math.inf)
     between = float(value_S.var(ddof=1)) / seeds
-    total = between + within
-    if total == 0:
-        return Estimate(mean, mean, mean)
-    df = total**2 / (between**2 / (seeds - 1) + within**2 / within_df)
-    margin = float(stats.t.isf(level / 2, df)) * math.sqrt(total)
+    quantiles = [float(stats.t.isf(level / 2, df)) for df in (seeds - 1, within_df)]
+    margin = math.hypot(quantiles[0] * math.sqrt(between), quantiles[1] * math.sqrt(within))
     return Estimate(mean, mean - margin, mean + margin)
 
 

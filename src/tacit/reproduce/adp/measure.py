@@ -17,7 +17,9 @@ from tacit.audit.scorers import scorer_of
 from tacit.audit.trie import Trie, build_trie, score_candidates
 from tacit.config import RunConfig
 from tacit.corpus.readers import read_records
+from tacit.corpus.records import Record
 from tacit.corpus.source import Source
+from tacit.corpus.units import UnitKind, group_units
 from tacit.evaluation import causal_lm
 from tacit.files import atomic_folder, private_folder, write_atomically
 from tacit.models.given import load_folder
@@ -42,7 +44,7 @@ from tacit.scoring.scores import read_scores
 from tacit.training.sequences import tokenize_units
 from tacit.vocabulary.given import read_given
 
-__all__ = ["measure"]
+__all__ = ["kinds_of_lines", "measure"]
 
 
 def measure(cell: Cell | Scores | Trial | ScorerName, scale: Scale, place: Place) -> dict[str, Any]:
@@ -79,15 +81,27 @@ def _score(scores: Scores, scale: Scale, place: Place) -> dict[str, Any]:
         SilentReporter(),
         folder / scores.name,
     )
-    return {"kinds": _kinds(CorpusFiles(place.corpora).train(text), folder / scores.name, scale.threshold)}
+    return {"kinds": kinds_of_lines(CorpusFiles(place.corpora).train(text), folder / scores.name, scale.threshold)}
 
 
-def _kinds(text: Path, scores: Path, threshold: float) -> dict[str, Any]:
-    """What each kind of line has: its documents' numbers of lines and of those that are private-like, and the mean rho."""
+def kinds_of_lines(text: Path, scores: Path, threshold: float) -> dict[str, Any]:
+    """What each kind of line has: its documents' numbers of lines and of those that are private-like, and the mean rho.
+
+    Args:
+        text: the private text, whose lines have the order of its file.
+        scores: of its units, a line each, which have the order of their ids.
+
+    Raises:
+        ValueError: these are not the scores of this text.
+    """
+    units = group_units(read_records(Source(text, "jsonl", id_field="id")), UnitKind("record"))
     lines: dict[str, dict[str, list[float]]] = {}
-    for record, score in zip(read_records(Source(text, "jsonl", id_field="id")), read_scores(scores), strict=True):
-        documents = lines.setdefault(kind_of(record), {})
-        documents.setdefault(record.document_id.rsplit("-", 1)[0], []).append(score.rho)
+    for unit, score in zip(units, read_scores(scores), strict=True):
+        if unit.unit_id != score.id:
+            raise ValueError(f"{scores}: the scores are not those of {text}")
+        line = Record(unit.unit_id.rpartition("#")[0], None, *unit.texts)
+        documents = lines.setdefault(kind_of(line), {})
+        documents.setdefault(line.document_id.rsplit("-", 1)[0], []).append(score.rho)
     return {
         kind: {
             "lines": [len(rho) for rho in documents.values()],
