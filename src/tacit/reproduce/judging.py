@@ -35,8 +35,8 @@ def over_seeds(value_S: np.ndarray, within: float, within_df: float, level: floa
     Two things are drawn: the seeds, and the documents. The variance of the mean is at most the sum of var(seeds) / S and
     ``within``. The squared margin is the sum of both estimates, each times the square of its own quantile of Student's t. That covers
     at every level, whatever share each has: the tail of a squared normal number is convex, so the tail at a mean of two bounds is at
-    most the mean of their tails, and each of these is the level. Satterthwaite's degrees of freedom do not: at a level of 0.0004 three
-    seeds miss up to 29 times as often as they should. One seed has no interval: nothing is told from anything.
+    most the mean of their tails, and each of these is the level. Satterthwaite's degrees of freedom do not: at a level of 0.0004 and
+    with three seeds they miss up to 29 times as often as they should. One seed has no interval: nothing is told from anything.
 
     Args:
         value_S: a number of each seed.
