@@ -108,6 +108,25 @@ def test_close_to_the_non_private_model() -> None:
     assert verdict(arms, text, trunk=10.4) == "says nothing, since the public model passes too"
 
 
+def test_a_control_that_was_not_run_decides_nothing() -> None:
+    """Known wrong: a claim that holds because nobody has tried who else passes."""
+    arms = {"crt 0.1": {"perplexity": 10.5}, "redacted 0.1": {}, "public-lines 0.1": {"perplexity": 14.0}}
+    of_one = [cell for cell in panel(arms).cells if cell["cell"]["arm"] != "public-lines" or cell["cell"]["seed"] == 0]
+    without = [cell for cell in of_one if cell["cell"]["arm"] != "public-lines"]
+    trunk, planned = {"texts": texts(60.0, 0)}, frozenset({Arms("public-lines", 0.1)})
+    doubts = {
+        "the public model": PanelResults("c", "m", panel(arms).cells),
+        "training on its public lines alone": PanelResults("c", "m", of_one, trunk),
+        "its public lines alone": PanelResults("c", "m", without, trunk, planned),
+    }
+    for name, results in doubts.items():
+        [claim] = [one for one in judge([results], [], AMPLIFIED, LEVEL) if "within 10 %" in one.text]
+        assert claim.verdict == "undecided"
+        assert "not told whether" in claim.numbers
+        assert name in claim.numbers
+    assert verdict(arms, "within 10 %") == "holds"
+
+
 def test_better_than_dp_sgd() -> None:
     text = "below DP-SGD's"
     arms = {"crt 0.1": {"perplexity": 9.0}, "dp-sgd 0": {}, "public-lines 0.1": {"perplexity": 11.0}}
@@ -130,8 +149,9 @@ def test_better_than_selective_dp() -> None:
     assert verdict(arms | {"s-dp 0": {"perplexity": 8.0}, "s-dp 0.1": {"perplexity": 20.0}}, text) == "does not hold"
 
 
-def test_the_private_lines_teach_something() -> None:
-    text = "private lines teach"
+@pytest.mark.parametrize("read", ["redacted text", "lines without secrets"])
+def test_the_private_lines_teach_something(read: str) -> None:
+    text = f"private lines teach something: CRT's perplexity of {read} is below"
     arms = {"crt 0.1": {"perplexity": 9.0}, "public-lines 0.1": {}}
     assert verdict(arms, text) == "holds"
     assert verdict(arms | {"crt 0.1": {"perplexity": 10.5}}, text) == "does not hold"
@@ -148,6 +168,11 @@ def test_crt_is_unexposed_beside_a_control() -> None:
     assert verdict(arms | {"crt 0.5": EXPOSED}, text) == "does not hold"
     assert verdict(arms | {"redacted 0.5": {}}, text) == "undecided"  # where nobody is exposed, nothing was tried
     assert verdict(arms | {"raw 0": {}}, text) == "undecided"
+    # told alone, though not among so many claims; and no less exposed than the control
+    assert verdict(arms | {"crt 0.5": {"p_value": 0.12, "bits": 2.9}}, text) == "undecided"
+    assert verdict(arms | {"crt 0.5": {"p_value": math.nan}}, text) == "undecided"
+    as_much = {"redacted 0.5": {"bits": 3.0, "p_value": 2e-5}, "crt 0.5": {"bits": 3.0, "p_value": 0.3}}
+    assert verdict(arms | as_much, text) == "undecided"
     assert verdict(arms | {"crt 0.5": {"perplexity": 60.0}}, text) == "undecided"  # at one gamma it learned nothing
     assert verdict(arms | {"crt 0.5": EXPOSED | {"perplexity": 60.0}}, text) == "does not hold"
     assert verdict(arms, text, trunk=9.0) == "undecided"
@@ -169,6 +194,10 @@ def test_exposed_for_every_gamma(arm: str, name: str) -> None:
     arms = {f"{arm} 0": {}, f"{arm} 0.1": EXPOSED, f"{arm} 0.5": EXPOSED}
     assert verdict(arms, text) == "holds"
     assert verdict(arms | {f"{arm} 0.5": {"p_value": 0.1}}, text) == "undecided"
+    assert verdict(arms, text, seeds=2) == "undecided"  # one model may be, by its own luck
+    part = dataclasses.replace(panel(arms), planned=frozenset({Arms(arm, 0.2)}))
+    [claim] = [claim for claim in judge([part], [], AMPLIFIED, LEVEL) if text in claim.text]
+    assert (claim.verdict, claim.numbers.endswith("; not run at γ 0.2")) == ("undecided", True)
 
 
 def test_selective_dp_exposes_like_redaction_alone() -> None:
@@ -232,6 +261,8 @@ def test_membership_is_found_at_the_highest_gamma(attack: str, arm: str, name: s
     assert verdict({f"{arm} 0.1": {"found": 0.65}, f"{arm} 0.5": {}}, text) == "undecided"  # at the highest
     seen = {f"{arm} 0.5": {"found": 0.65, "blind": 0.6}}
     assert verdict(seen, text) == "says nothing, since one who has no model passes too"
+    # Known wrong: above chance, as one without a model is not told to be, and no better than that one.
+    assert verdict({f"{arm} 0.5": {"found": 0.58, "blind": 0.54, "members": 400}}, text) == "undecided"
 
 
 @BOTH
@@ -274,6 +305,8 @@ def test_an_easier_corpus_is_easier_for_counting_words_too() -> None:
     assert found(two(2.0, 9.0), (50, 150)) == "says nothing, since counting words passes too"
     assert found(two(2.0, 9.0), (150, 50)) == "holds"
     assert found(two(9.0, 2.0), (50, 150)) == "does not hold"
+    [claim] = [claim for claim in judge(two(2.0, 9.0), [], AMPLIFIED, LEVEL) if text in claim.text]
+    assert claim.verdict == "undecided"  # nobody has counted words
 
 
 ALIKE = "figure 2: GPT-2 has a lower perplexity than the LSTM"

@@ -19,6 +19,7 @@ from tacit.reproduce.judging import (
     any_of,
     at_null,
     below,
+    beside_controls,
     log_ratio,
     over_seeds,
     paired,
@@ -133,6 +134,8 @@ def test_a_null_needs_a_control_with_power() -> None:
     assert at_null(at_chance, 0.5, weak) is None  # the control is at chance too
     assert at_null(at_chance, 0.5, None) is None
     assert at_null(wide, 0.5, strong) is None  # so large an effect would not have been told
+    # Known wrong: below the control's value, which is as uncertain as the own one.
+    assert at_null(Estimate(0.54, 0.49, 0.59), 0.5, Estimate(0.6, 0.55, 0.65)) is None
     assert at_null(small, 0.5, strong) is at_null(small, 0.5, None) is False
     beneath = Estimate(0.45, 0.42, 0.48)  # gives nothing away, if the attack can find something at all
     assert (at_null(beneath, 0.5, strong), at_null(beneath, 0.5, weak)) == (True, None)
@@ -152,6 +155,18 @@ def test_of_several_attacks_the_strongest_shows_a_null() -> None:
     assert any_of(at_null(own, 0.5, control) for own, control in either) is True
     assert all_at_null(either, 0.5) is all_at_null(either[::-1], 0.5) is None
     assert all_at_null([(wide, strong), (at_chance, stronger)], 0.5) is True
+
+
+def test_a_control_must_be_told_not_to_pass() -> None:
+    assert beside_controls(True, {"a": False, "b": False}) == (True, "", "")
+    assert beside_controls(True, {"a": True, "b": None}) == (True, "a", "")  # and says nothing, in the claim's words
+    assert beside_controls(True, {"a": False, "b": None, "c": None}) == (
+        None,
+        "",
+        "; not told whether b or c passes too",
+    )
+    for holds in (False, None):
+        assert beside_controls(holds, {"b": None}) == (holds, "", "")
 
 
 def test_several_verdicts() -> None:

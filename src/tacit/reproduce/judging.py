@@ -8,7 +8,7 @@ Shapes: S seeds, D test documents.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from scipy import stats
@@ -16,17 +16,23 @@ from scipy import stats
 from tacit.audit.inference import Estimate
 
 __all__ = [
+    "FEWEST",
     "above",
     "all_at_null",
     "all_of",
     "any_of",
     "at_null",
     "below",
+    "beside_controls",
     "log_ratio",
     "over_documents",
     "over_seeds",
     "paired",
 ]
+
+
+FEWEST = 3
+"""Trainings that a claim on a way of training needs, whatever one model shows."""
 
 
 def over_seeds(value_S: np.ndarray, within: float, within_df: float, level: float) -> Estimate:
@@ -90,13 +96,29 @@ def above(estimate: Estimate, bound: float) -> bool | None:
 def at_null(own: Estimate, null: float, control: Estimate | None) -> bool | None:
     """Whether an attack finds nothing, beside the same attack on a model that must give something away.
 
-    It shows only where an effect as large as the control's would have been told: the control is told to be above the null, the own
-    number is not, and its interval ends below the control's value.
+    It shows only where less is found than in the control, beyond doubt: the control is told to be above the null, the own number is
+    not, and its interval ends before the control's begins.
     """
     if above(own, null):
         return False
-    has_power = control is not None and above(control, null) is True and own.high < control.value
+    has_power = control is not None and above(control, null) is True and own.high < control.low
     return True if has_power else None
+
+
+def beside_controls(holds: bool | None, controls: Mapping[str, bool | None]) -> tuple[bool | None, str, str]:
+    """A claim beside models that have nothing of what it is about, and of which it must not hold.
+
+    Args:
+        controls: whether the claim holds of each, by its name; None: that is undecided, or was not run.
+
+    Returns:
+        The verdict, which is undecided where a control's is; who passes too; and words on what is undecided, or nothing.
+    """
+    passing = " and ".join(name for name, found in controls.items() if found)
+    unsure = " or ".join(name for name, found in controls.items() if found is None)
+    if not holds or passing or not unsure:
+        return holds, passing, ""
+    return None, "", f"; not told whether {unsure} passes too"
 
 
 def all_at_null(attacks: Sequence[tuple[Estimate, Estimate | None]], null: float) -> bool | None:

@@ -9,7 +9,7 @@ from typing import Literal
 from tacit.audit.inference import Estimate
 from tacit.reproduce.crt.asked import TRUNK, Found, Question
 from tacit.reproduce.crt.panel import Arms, Attack, PanelResults
-from tacit.reproduce.judging import above, all_at_null, all_of, any_of, below
+from tacit.reproduce.judging import FEWEST, above, all_at_null, all_of, any_of, below, beside_controls
 
 __all__ = ["QUESTIONS_OF_ATTACKS"]
 
@@ -21,6 +21,8 @@ _ATTACKS: dict[_Kind, tuple[str, dict[Attack, str]]] = {
 }
 """What each claim of membership is called, and the attacks that judge it together."""
 _REDACTED = "redaction alone"
+_ALONE = 0.05
+"""A p-value below it is told where nothing else is asked."""
 
 # Figure 3
 
@@ -41,14 +43,30 @@ def _unexposed(panel: PanelResults, arm: str, controls: Mapping[float, Arms], le
     if not controls:
         return None
     at_each = level / len(controls)
-    verdicts: list[bool | None] = []
-    for gamma, control in controls.items():
-        own, other = panel.exposure(Arms(arm, gamma)), panel.exposure(control)
-        has_power = other is not None and other < at_each
-        verdicts.append(None if own is None else False if own < at_each else True if has_power else None)
+    verdicts = [_at_null(panel, Arms(arm, gamma), control, at_each) for gamma, control in controls.items()]
     idle = _idle(panel, arm, list(controls), level)
     numbers = _exposures(panel, arm, list(controls), at_each, verdicts)
-    return Found(_unless_idle(all_of(verdicts), idle), f"{numbers}{_says_idle(idle)}")
+    verdict, doubt = _where_all_ran(_unless_idle(all_of(verdicts), idle), panel, arm)
+    return Found(verdict, f"{numbers}{_says_idle(idle)}{doubt}")
+
+
+def _at_null(panel: PanelResults, own: Arms, control: Arms, level: float) -> bool | None:
+    """Whether a training's canaries are at their null, and told to be less exposed than the control's, which are not.
+
+    That a level is shared by many claims must not make "nothing was found" easier: what would be told alone leaves it undecided.
+    """
+    p_value, of_control = panel.exposure(own), panel.exposure(control)
+    if p_value is not None and p_value < level:
+        return False
+    less = panel.exposed_beside(own, control, level)
+    known = p_value is not None and p_value >= _ALONE and of_control is not None and less is not None
+    return True if known and of_control < level and below(less, 0.0) is True else None
+
+
+def _where_all_ran(verdict: bool | None, panel: PanelResults, arm: str) -> tuple[bool | None, str]:
+    """A claim of every gamma is undecided until all that are planned were run; and words on it."""
+    missing = [f"{gamma:g}" for gamma in panel.plans(arm) if gamma not in panel.gammas(arm)]
+    return (None, f"; not run at γ {', '.join(missing)}") if verdict and missing else (verdict, "")
 
 
 def _idle(panel: PanelResults, arm: str, gammas: Sequence[float], level: float) -> list[float]:
@@ -74,8 +92,13 @@ def _exposed(arm: str) -> Callable[[PanelResults, float], Found | None]:
             return None
         at_each = level / len(gammas)
         found = [panel.exposure(Arms(arm, gamma)) for gamma in gammas]
-        verdicts = [True if own is not None and own < at_each else None for own in found]
-        return Found(all_of(verdicts), _exposures(panel, arm, gammas, at_each, verdicts))
+        seeds = [len(panel.of(Arms(arm, gamma))) for gamma in gammas]
+        verdicts = [
+            True if own is not None and own < at_each and count >= FEWEST else None
+            for own, count in zip(found, seeds, strict=True)
+        ]
+        verdict, doubt = _where_all_ran(all_of(verdicts), panel, arm)
+        return Found(verdict, f"{_exposures(panel, arm, gammas, at_each, verdicts)}{doubt}")
 
     return find
 
@@ -103,11 +126,11 @@ def _selective_like_redacted(panel: PanelResults, level: float) -> Found | None:
         return None
     beside = {gamma: panel.above_null(Arms("redacted", gamma), at_each) for gamma, _ in known}
     powerless = [gamma for gamma, own in beside.items() if own is None or above(own, _A_BIT) is not True]
-    verdict = all_of(above(own, -_A_BIT) for _, own in known)
+    verdict, missing = _where_all_ran(all_of(above(own, -_A_BIT) for _, own in known), panel, "s-dp")
     numbers = "; ".join(f"γ {gamma:g}: {_interval(own, '+.1f')}" for gamma, own in known)
     where = ", ".join(f"{gamma:g}" for gamma in powerless)
     doubt = f"; redaction alone is not told to be a bit above its null at γ {where}" if powerless else ""
-    return Found(None if verdict and powerless else verdict, f"{numbers} bits{doubt}")
+    return Found(None if verdict and powerless else verdict, f"{numbers} bits{doubt}{missing}")
 
 
 _A_BIT = 1.0
@@ -126,7 +149,8 @@ def _crt_at_chance(kind: _Kind) -> Callable[[PanelResults, float], Found | None]
         parts = [f"γ {gamma:g}: {numbers}" for gamma, (_, numbers) in zip(gammas, judged, strict=True)]
         idle = _idle(panel, "crt", gammas, level)
         verdict = _unless_idle(all_of(verdict for verdict, _ in judged), idle)
-        return Found(verdict, f"{'; '.join(parts)}{_says_idle(idle)}")
+        verdict, doubt = _where_all_ran(verdict, panel, "crt")
+        return Found(verdict, f"{'; '.join(parts)}{_says_idle(idle)}{doubt}")
 
     return find
 
@@ -156,12 +180,25 @@ def _found(arm: str, kind: _Kind) -> Callable[[PanelResults, float], Found | Non
         known = {words: own for words, own in found.items() if own is not None}
         if not known or most.gamma == 0:
             return None
-        blind = None if kind == "twin" else panel.blind(most, kind, level)
-        passed = _BLIND if blind is not None and above(blind, 0.5) else ""
         numbers = ", ".join(f"{words} {_interval(own, '.3f')}".strip() for words, own in known.items())
-        return Found(any_of(above(own, 0.5) for own in known.values()), numbers, passed)
+        verdict = any_of(above(own, 0.5) for own in known.values())
+        if kind == "twin":  # which of the two was trained on a coin decided: without a model nobody tells them apart
+            return Found(verdict, numbers)
+        blind = panel.blind(most, kind, level)
+        holds, passed_by, doubt = beside_controls(verdict, {_BLIND: _as_good(panel, most, kind, attacks, level)})
+        if blind is not None and above(blind, 0.5):
+            return Found(verdict, numbers, _BLIND)
+        return Found(holds, f"{numbers}{doubt}", passed_by)
 
     return find
+
+
+def _as_good(
+    panel: PanelResults, arm: Arms, kind: Literal["single", "group"], attacks: Mapping[Attack, str], level: float
+) -> bool | None:
+    """Whether one who has no model tells members as well as the attacks do: not, where one of these is told to be better."""
+    over = [panel.over_blind(arm, attack, kind, level / len(attacks)) for attack in attacks]
+    return False if any(own is not None and above(own, 0.0) is True for own in over) else None
 
 
 _BLIND = "one who has no model"
@@ -192,7 +229,7 @@ def _interval(estimate: Estimate, form: str) -> str:
 
 _TRAININGS = (("redacted", _REDACTED), ("s-dp", "S-DP"))
 QUESTIONS_OF_ATTACKS: tuple[Question, ...] = (
-    Question("figure 3: CRT's canaries are at their null for every gamma", _crt_unexposed),
+    Question("figure 3: CRT's canaries are at their null for every gamma that is tried", _crt_unexposed),
     Question(
         "figure 3: redaction alone keeps canaries at their null at gamma 0",
         _redacted_unexposed,
@@ -200,18 +237,20 @@ QUESTIONS_OF_ATTACKS: tuple[Question, ...] = (
         misses=False,
     ),
     *(
-        Question(f"figure 3: {name} exposes canaries for every gamma above 0", _exposed(arm), arm, misses=True)
+        Question(
+            f"figure 3: {name} exposes canaries for every gamma above 0 that is tried", _exposed(arm), arm, misses=True
+        )
         for arm, name in _TRAININGS
     ),
     Question(
-        "figure 3: S-DP exposes canaries like redaction alone for every gamma above 0 (by no bit less in the mean)",
+        "figure 3: S-DP exposes canaries like redaction alone for every gamma above 0 that is tried (by no bit less in the mean)",
         _selective_like_redacted,
         "s-dp",
         misses=True,
     ),
     *(
         Question(
-            f"{_figure(kind)}: {name} accuracy against CRT is at chance for every gamma, beside {_REDACTED}",
+            f"{_figure(kind)}: {name} accuracy against CRT is at chance for every gamma that is tried, beside {_REDACTED}",
             _crt_at_chance(kind),
             misses=True,
             attacks=True,

@@ -17,8 +17,10 @@ from tacit.audit.inference import Estimate
 from tacit.reproduce.crt.scale import Scale, cells_of
 from tacit.reproduce.judging import log_ratio, over_seeds
 
-__all__ = ["COPIES", "Arms", "Attack", "PanelResults", "panels_of", "ratio_of_texts"]
+__all__ = ["COPIES", "Arms", "Attack", "PanelResults", "panels_of", "ratio_of_ratios", "ratio_of_texts"]
 
+_Texts = Mapping[int, Mapping[str, Any]]
+"""What models make of one test text, by seed (`PanelResults.texts`)."""
 Attack = Literal["single", "group", "shadow_single", "shadow_group", "twin"]
 """On single texts and groups by their losses, and by these less those under shadow models; on a line and its twin by losses."""
 COPIES = 20
@@ -152,6 +154,21 @@ class PanelResults:
         )
         return over_seeds(np.array(values), within, max(1.0, float(found[0][kind]["members"]) - 1), level)
 
+    def over_blind(self, arm: Arms, attack: Attack, kind: Literal["single", "group"], level: float) -> Estimate | None:
+        """Accuracy of an attack less that of the guesses of one who has no model."""
+        values, trials = self._attacked(arm, attack)
+        found = [cell["membership"] for cell in self.of(arm).values() if cell["membership"] is not None]
+        if not values:
+            return None
+        blind = [own[f"{kind}_blind"]["accuracy"]["value"] for own in found]
+        members = [own[kind]["members"] for own in found]
+        variances = [
+            value * (1 - value) / count + other * (1 - other) / half
+            for value, count, other, half in zip(values, trials, blind, members, strict=True)
+        ]
+        df = max(1.0, float(np.mean(members)) - 1)
+        return over_seeds(np.array(values) - np.array(blind), float(np.mean(variances)), df, level)
+
     def exposure(self, arm: Arms) -> float | None:
         """Probability of so high a mean exposure where nothing was learned: Fisher's combination of the seeds' p-values, whose
         canaries and keys are independent."""
@@ -182,15 +199,27 @@ def _arm(cell: Mapping[str, Any]) -> tuple[str, float]:
     return cell["cell"]["arm"], cell["cell"]["gamma"]
 
 
-def ratio_of_texts(
-    own: Mapping[int, Mapping[str, Any]], other: Mapping[int, Mapping[str, Any]], level: float
-) -> Estimate | None:
+def ratio_of_texts(own: _Texts, other: _Texts, level: float) -> Estimate | None:
     """The log of a ratio of perplexities of one test text (`PanelResults.texts`), on the seeds that both have."""
-    seeds = sorted(own.keys() & other.keys())
+    return _log_ratio([own], [other], level)
+
+
+def ratio_of_ratios(
+    own: _Texts, other: _Texts, own_before: _Texts, other_before: _Texts, level: float
+) -> Estimate | None:
+    """The log of (own / other) / (own before / other before), as `ratio_of_texts`: what training adds to a model's advantage."""
+    return _log_ratio([own, other_before], [other, own_before], level)
+
+
+def _log_ratio(own: Sequence[_Texts], other: Sequence[_Texts], level: float) -> Estimate | None:
+    sides = [*own, *other]
+    seeds = sorted(set(sides[0]).intersection(*sides[1:]))
     if not seeds:
         return None
-    own_SD, other_SD = (np.array([side[seed]["nats"] for seed in seeds]) for side in (own, other))
-    return log_ratio(own_SD, other_SD, np.array(own[seeds[0]]["tokens"], dtype=float), level)
+    own_SD, other_SD = (
+        np.sum([[texts[seed]["nats"] for seed in seeds] for texts in side], axis=0) for side in (own, other)
+    )
+    return log_ratio(own_SD, other_SD, np.array(sides[0][seeds[0]]["tokens"], dtype=float), level)
 
 
 def panels_of(results: Mapping[str, Mapping[str, Any]], scale: Scale) -> list[PanelResults]:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from tacit.audit.inference import Estimate
 from tacit.reproduce.crt.asked import CRT, NOT_RUN, TRUNK, Found, Question, claim_of
-from tacit.reproduce.crt.panel import Arms, PanelResults, ratio_of_texts
+from tacit.reproduce.crt.panel import Arms, PanelResults, ratio_of_ratios, ratio_of_texts
 from tacit.reproduce.crt.scale import UTILITY_GAMMA
-from tacit.reproduce.judging import below, over_seeds
+from tacit.reproduce.judging import below, beside_controls, over_seeds
 from tacit.reproduce.writing import Claim, Row
 
 __all__ = ["QUESTIONS_OF_UTILITY", "by_model", "easier", "percent"]
@@ -37,8 +37,9 @@ def _better_than_selective(panel: PanelResults, level: float) -> Found | None:
     return _below(panel, CRT, _S_DP, "without_secrets", level)
 
 
-def _noise_teaches(panel: PanelResults, level: float) -> Found | None:
-    return _below(panel, CRT, _ALONE, "redacted", level)
+def _noise_teaches(text: str) -> Callable[[PanelResults, float], Found | None]:
+    """By one text: of redacted text a model that has read ``<MASK>`` knows more without having learned a word."""
+    return lambda panel, level: _below(panel, CRT, _ALONE, text, level)
 
 
 def _below(panel: PanelResults, own: Arms, other: Arms, text: str, level: float, bound: float = 0.0) -> Found | None:
@@ -46,13 +47,13 @@ def _below(panel: PanelResults, own: Arms, other: Arms, text: str, level: float,
     found = panel.ratio(own, other, text, level)
     if found is None:
         return None
-    passed = [
-        (panel.ratio(arm, other, text, level), words)
-        for arm, words in ((TRUNK, "the public model"), (_ALONE, "training on its public lines alone"))
-        if arm != other
-    ]
-    others = [words for ratio, words in passed if ratio is not None and below(ratio, bound)]
-    return Found(below(found, bound), _compared(panel, own, other, text, found), _or(others))
+    controls = {"the public model": TRUNK}
+    if other != _ALONE and _ALONE.gamma in panel.plans(_ALONE.name):
+        controls["training on its public lines alone"] = _ALONE
+    ratios = {words: panel.ratio(arm, other, text, level) for words, arm in controls.items()}
+    passes = {words: None if ratio is None else below(ratio, bound) for words, ratio in ratios.items()}
+    holds, passed_by, doubt = beside_controls(below(found, bound), passes)
+    return Found(holds, f"{_compared(panel, own, other, text, found)}{doubt}", passed_by)
 
 
 def _compared(panel: PanelResults, own: Arms, other: Arms, text: str, ratio: Estimate) -> str:
@@ -68,10 +69,6 @@ def percent(ratio: Estimate) -> str:
 def _bound(log: float) -> str:
     """A bound of an interval in percent; of one seed there is none, and that of two may be hundreds wide."""
     return "anything" if math.isinf(log) or log > 3 else f"{100 * math.expm1(log):+.1f}"
-
-
-def _or(names: Sequence[str]) -> str:
-    return " and ".join(names)
 
 
 # Two panels
@@ -111,14 +108,20 @@ def _model_below(
     ratio = ratio_of_texts(gpt2.texts(mine, text), lstm.texts(theirs, text), level)
     if ratio is None:
         return None
-    public = gpt2.texts(TRUNK, text)
-    passed = {
+    public, other_public = gpt2.texts(TRUNK, text), lstm.texts(TRUNK, text)
+    beside = {
         "the public GPT-2": ratio_of_texts(public, lstm.texts(theirs, text), level),
-        "the public GPT-2, beside the public LSTM,": ratio_of_texts(public, lstm.texts(TRUNK, text), level),
+        "the public GPT-2, beside the public LSTM,": ratio_of_texts(public, other_public, level),
     }
-    names = [words for words, beside in passed.items() if beside is not None and below(beside, 0.0)]
-    numbers = f"{gpt2.perplexity(mine, text):.2f} against {lstm.perplexity(theirs, text):.2f}, {percent(ratio)}"
-    return Found(below(ratio, 0.0), numbers, names[0] if names else "")
+    passes = {words: None if found is None else below(found, 0.0) for words, found in beside.items()}
+    further = ratio_of_ratios(gpt2.texts(mine, text), lstm.texts(theirs, text), public, other_public, level)
+    if further is not None and below(further, 0.0) is True:  # it is further ahead than the public models are
+        passes["the public GPT-2, beside the public LSTM,"] = (
+            passes["the public GPT-2, beside the public LSTM,"] or False
+        )
+    holds, passed_by, doubt = beside_controls(below(ratio, 0.0), passes)
+    numbers = f"{gpt2.perplexity(mine, text):.2f} against {lstm.perplexity(theirs, text):.2f}, {percent(ratio)}{doubt}"
+    return Found(holds, numbers, passed_by)
 
 
 def easier(panels: Sequence[PanelResults], baselines: Sequence[Row], level: float) -> list[Claim]:
@@ -133,11 +136,13 @@ def easier(panels: Sequence[PanelResults], baselines: Sequence[Row], level: floa
         return [Claim(text, panel, None, NOT_RUN)]
     difference = over_seeds(logs[0][0][:seeds] - logs[1][0][:seeds], logs[0][1] + logs[1][1], 100, level)
     unigram = {row["corpus"]: row["redacted"] for row in baselines if row["model"] == "unigram"}
-    passed = "counting words" if unigram.get("customersim", 0) < unigram.get("multiwoz", 0) else ""
+    known = {"customersim", "multiwoz"} <= unigram.keys()
+    passes = unigram["customersim"] < unigram["multiwoz"] if known else None
+    holds, passed_by, doubt = beside_controls(below(difference, 0.0), {"counting words": passes})
     numbers = " against ".join(
         f"{found[corpus].perplexity(CRT, 'redacted'):.2f}" for corpus in ("customersim", "multiwoz")
     )
-    return [Claim(text, panel, below(difference, 0.0), numbers, passed_by=passed)]
+    return [Claim(text, panel, holds, f"{numbers}{doubt}", passed_by=passed_by)]
 
 
 def _log_perplexities(panel: PanelResults) -> tuple[np.ndarray, float]:
@@ -159,13 +164,16 @@ QUESTIONS_OF_UTILITY: tuple[Question, ...] = (
         "figure 2: CRT's perplexity of lines without secrets is below DP-SGD's at the same epsilon", _better_than_dp_sgd
     ),
     Question(
-        "(ours) CRT's perplexity of lines without secrets is below that of S-DP with a perfect policy",
+        "(ours) CRT's perplexity of lines without secrets is below that of S-DP with a perfect policy, whose epsilon is larger",
         _better_than_selective,
         "s-dp",
         misses=False,
     ),
-    Question(
-        "(ours) the private lines teach something: CRT's perplexity of redacted text is below that of its public lines alone",
-        _noise_teaches,
+    *(
+        Question(
+            f"(ours) the private lines teach something: CRT's perplexity of {words} is below that of its public lines alone",
+            _noise_teaches(text),
+        )
+        for text, words in (("redacted", "redacted text"), ("without_secrets", "lines without secrets"))
     ),
 )
