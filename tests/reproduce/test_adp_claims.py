@@ -124,9 +124,9 @@ def test_what_must_pass() -> None:
 
 
 def test_one_replicate_decides_no_claim_on_trained_models() -> None:
-    """A canary's rank has an exact law, and of the public model and the scores there is one: those intervals need no replicates."""
+    """Of the public model and the scores there is one: those intervals need no replicates."""
     found = claims(made(seeds=1))
-    alone = ("the scorer is better", "private-like", "without DP the canary is exposed")
+    alone = ("the scorer is better", "private-like")
     rest = [claim for claim in found if claim.text in ESTIMATED and not any(text in claim.text for text in alone)]
     assert len(rest) > 30
     assert {claim.holds for claim in rest} == {None}
@@ -207,6 +207,8 @@ def test_the_published_algorithm_is_not_told_from_training_without_dp() -> None:
     assert all("says nothing" in claim.verdict for claim in rows)
     worse = claims(made(loss=lambda cell: 5.8 if cell.arm == "plain" else loss_of(cell)))
     assert [claim.verdict for claim in worse if "its epsilon is infinite" in claim.text] == ["holds", "holds"]
+    without = {name: result for name, result in made().items() if not name.startswith("plain")}
+    assert [claim.holds for claim in claims(without) if "its epsilon is infinite" in claim.text] == [None, None]
 
 
 @pytest.mark.parametrize("text", ["DP-SGD has a higher", "the published algorithm has a higher"])
@@ -214,9 +216,10 @@ def test_what_dp_costs_is_passed_by_who_learned_nothing(text: str) -> None:
     """The public model is worse than training without DP. Known wrong: such a row holds."""
     rows = [claim for claim in GOOD if text in claim.text and "than training without DP" in claim.text]
     assert [claim.verdict for claim in rows] == [f"says nothing, since {PUBLIC_PASSES}"] * 2
-    weak = claims(made(loss=lambda cell: 6.0 if cell.arm == "plain" else loss_of(cell) + 2))
-    rows = [claim for claim in weak if text in claim.text and "than training without DP" in claim.text]
-    assert [claim.verdict for claim in rows] == ["holds"] * 2
+    for plain, wanted in ((6.1, "holds"), (6.0, "undecided")):  # 6.0: nobody can say who passes
+        weak = claims(made(loss=lambda cell, plain=plain: plain if cell.arm == "plain" else loss_of(cell) + 2))
+        rows = [claim for claim in weak if text in claim.text and "than training without DP" in claim.text]
+        assert [claim.verdict for claim in rows] == [wanted] * 2
 
 
 def test_less_harm_is_no_gain() -> None:
@@ -268,6 +271,19 @@ def test_a_model_that_learned_nothing_protects_nothing() -> None:
     assert set(verdicts(found, "less exposed than without DP", "clip weights")) == {True}
 
 
+def test_a_model_that_diverged_is_no_proof_that_another_exposes_more() -> None:
+    text = "exposes the canary more than DP-SGD"
+    assert set(verdicts(GOOD, text)) == {True}
+    diverged = claims(made(loss=lambda cell: 7.0 if cell.arm == "dp-sgd" else loss_of(cell)))
+    assert set(verdicts(diverged, text)) == {False}
+
+
+def test_a_rank_lower_in_every_replicate_is_no_protection() -> None:
+    """Known wrong: 18.9 bits for 19.9 in each, an interval without width."""
+    second = claims(made(bits=lambda cell: CEILING - (cell.arm != "plain"), noisy=False))
+    assert True not in verdicts(second, "less exposed than without DP")
+
+
 def test_nothing_found_needs_a_control_that_finds() -> None:
     text = "each different line once"
     blind = claims(made(bits=lambda cell: NULL))
@@ -292,6 +308,18 @@ def test_the_canary_is_unlikely_in_all_replicates_or_in_none() -> None:
     results = made()
     results["public"]["canary_rho"] = [0.9, 0.1, 0.9, 0.9, 0.9]
     assert verdicts(claims(results), "in the private-like band") == [None]
+    everything = claims(made(kinds={name: kind(0.9) for name in KINDS}))
+    [row] = [claim for claim in everything if "in the private-like band" in claim.text]
+    assert row.verdict == "says nothing, since a paragraph of Wikipedia passes too"
+
+
+def test_copies_in_the_scorers_text_must_take_the_canary_out_of_the_band() -> None:
+    text = "the weak point"
+    assert [verdicts(claims(made(rho=rho)), text) for rho in ((0.9, 0.1), (1.0, 0.9999), (0.6, 0.1))] == [
+        [True],
+        [False],
+        [False],
+    ]
 
 
 def test_the_arithmetic() -> None:

@@ -15,7 +15,7 @@ from tacit.reproduce.adp.epsilons import PRINTED
 from tacit.reproduce.adp.evidence import Evidence, Model, mean_share, share_difference
 from tacit.reproduce.adp.scale import ARMS, ARMS_WITH_NOISE, CERTIFIED, EXPOSED, ONE_RECORD, Arm, Cell, Scale, Scores
 from tacit.reproduce.adp.tables import PAPER, agrees
-from tacit.reproduce.judging import above, all_of, at_null, below
+from tacit.reproduce.judging import FEWEST, above, all_of, below, beside_controls
 from tacit.reproduce.writing import Claim, Row
 
 __all__ = ["judge"]
@@ -86,34 +86,40 @@ def _trends(of: Evidence) -> list[Claim]:
     """
     least, noises = of.scale.insertions[0], of.scale.noise
     plain = Cell("plain", 0.0, least)
-    learned_nothing = _PUBLIC["model"] if _lower(of, plain, "model") else ""
+    learned_nothing = {_PUBLIC["model"]: _lower(of, plain, "model")}
     dp, literal = ({noise: Cell(arm, noise, least) for noise in noises} for arm in ("dp-sgd", "literal"))
     claims = []
     for noise in noises:
         panel = f"s = {noise:g}"
         claims += [
-            Claim(
-                "DP-SGD has a higher perplexity than training without DP",
-                panel,
-                _lower(of, plain, dp[noise]),
-                _compared(of, dp[noise], plain),
-                _against("DP-SGD", "No-DP", noise),
+            _beside(
+                Claim(
+                    "DP-SGD has a higher perplexity than training without DP",
+                    panel,
+                    _lower(of, plain, dp[noise]),
+                    _compared(of, dp[noise], plain),
+                    _against("DP-SGD", "No-DP", noise),
+                ),
                 learned_nothing,
             ),
-            Claim(
-                "the published algorithm has a lower perplexity than DP-SGD at the same s (its epsilon is infinite)",
-                panel,
-                _lower(of, literal[noise], dp[noise]),
-                _compared(of, literal[noise], dp[noise]),
-                _against("ADP", "DP-SGD", noise),
+            _beside(
+                Claim(
+                    "the published algorithm has a lower perplexity than DP-SGD at the same s (its epsilon is infinite)",
+                    panel,
+                    _lower(of, literal[noise], dp[noise]),
+                    _compared(of, literal[noise], dp[noise]),
+                    _against("ADP", "DP-SGD", noise),
+                ),
                 _unlimited(of, plain, dp[noise]),
             ),
-            Claim(
-                "the published algorithm has a higher perplexity than training without DP",
-                panel,
-                _lower(of, plain, literal[noise]),
-                _compared(of, literal[noise], plain),
-                _against("ADP", "No-DP", noise),
+            _beside(
+                Claim(
+                    "the published algorithm has a higher perplexity than training without DP",
+                    panel,
+                    _lower(of, plain, literal[noise]),
+                    _compared(of, literal[noise], plain),
+                    _against("ADP", "No-DP", noise),
+                ),
                 learned_nothing,
             ),
         ]
@@ -123,11 +129,17 @@ def _trends(of: Evidence) -> list[Claim]:
     return [*claims, _gain_grows(of, dp[first], dp[last], literal[first], literal[last])]
 
 
-def _unlimited(of: Evidence, plain: Cell, dp: Cell) -> str:
-    """Who else is better than DP-SGD; empty where nobody is."""
-    if _lower(of, plain, dp):
-        return "training without DP, whose epsilon is infinite as well,"
-    return _passing(of, dp, "wikipedia")
+def _beside(claim: Claim, controls: Mapping[str, bool | None]) -> Claim:
+    """The claim, judged beside models that have nothing of what it is about (`beside_controls`)."""
+    holds, passed_by, doubt = beside_controls(claim.holds, controls)
+    return replace(claim, holds=holds, numbers=f"{claim.numbers}{doubt}", passed_by=passed_by)
+
+
+def _unlimited(of: Evidence, plain: Cell, dp: Cell) -> dict[str, bool | None]:
+    """Whether training without DP is better than DP-SGD; where it is not, whether who read no private line is."""
+    without = _lower(of, plain, dp)
+    controls = {"training without DP, whose epsilon is infinite as well,": without}
+    return controls if without else controls | {name: _lower(of, model, dp) for model, name in _PUBLIC.items()}
 
 
 def _beyond_public(of: Evidence, claim: Claim, own: Cell, other: Cell, text: str = "wikipedia") -> Claim:
@@ -149,8 +161,8 @@ def _gain_grows(of: Evidence, dp_first: Cell, dp_last: Cell, first: Cell, last: 
     found = of.log_ratio([last, dp_first], [dp_last, first], "wikipedia")
     if found is None:
         return Claim(text, "", None, _NOT_RUN)
-    passed_by = _PUBLIC["model"] if _lower(of, dp_first, dp_last) else ""
-    return Claim(text, "", below(found, 0.0), f"of both gains the {_ratio(found)}", "0.415 against 0.584", passed_by)
+    claim = Claim(text, "", below(found, 0.0), f"of both gains the {_ratio(found)}", "0.415 against 0.584")
+    return _beside(claim, {_PUBLIC["model"]: _lower(of, dp_first, dp_last)})
 
 
 def _certified(of: Evidence) -> list[Claim]:
@@ -184,11 +196,9 @@ def _useful(of: Evidence) -> list[Claim]:
         "model": "the public model that it began as",
     }
     return [
-        Claim(
-            f"every model is better than {name}",
-            panel,
-            *_all_better(of, cells, model),
-            passed_by=_PUBLIC["model"] if _lower(of, "model", model) else "",
+        _beside(
+            Claim(f"every model is better than {name}", panel, *_all_better(of, cells, model)),
+            {} if model == "model" else {_PUBLIC["model"]: _lower(of, "model", model)},
         )
         for model, name in names.items()
         for panel, cells in groups.items()
@@ -227,9 +237,7 @@ def _exposed(of: Evidence) -> list[Claim]:
             _less_exposed(of, Cell(arm, first, count), plain[count], f"{ARMS[arm]}, {count:,} copies")
             for arm in EXPOSED
         ]
-        text = "the published algorithm exposes the canary more than DP-SGD"
-        found = _more(of, Cell("literal", first, count), Cell("dp-sgd", first, count))
-        claims.append(Claim(text, f"{count:,} copies", *found, "slightly worse than DP-SGD"))
+        claims.append(_exposes_more(of, Cell("literal", first, count), Cell("dp-sgd", first, count)))
     return claims
 
 
@@ -237,7 +245,16 @@ def _without_dp(of: Evidence, cell: Cell) -> Claim:
     text, panel, found = "without DP the canary is exposed", f"{cell.copies:,} copies", of.exposure(cell)
     if found is None:
         return Claim(text, panel, None, _NOT_RUN)
-    return Claim(text, panel, above(found, _null_bits(of)), f"{_bits(found)}; null {_null_bits(of):.2f}")
+    enough = None if len(of.seeds(cell)) < FEWEST else above(found, _null_bits(of))
+    return Claim(text, panel, enough, f"{_bits(found)}; null {_null_bits(of):.2f}")
+
+
+def _exposes_more(of: Evidence, literal: Cell, dp: Cell) -> Claim:
+    """Both must be better than the public model: who has diverged exposes nothing either."""
+    text = "the published algorithm exposes the canary more than DP-SGD, both better than the public model"
+    more, numbers = _more(of, literal, dp)
+    holds = all_of([more, *(_lower(of, cell, "model") for cell in (literal, dp))]) if more else more
+    return Claim(text, f"{literal.copies:,} copies", holds, numbers, "slightly worse than DP-SGD")
 
 
 def _more(of: Evidence, own: Cell, other: Cell) -> tuple[bool | None, str]:
@@ -257,16 +274,20 @@ def _less_exposed(of: Evidence, own: Cell, plain: Cell, panel: str) -> Claim:
     seeds = of.seeds(own, plain)
     bits_S, plain_S = of.bits(own, seeds), of.bits(plain, seeds)
     first_S = bits_S >= math.log2(of.scale.canary.candidates) - 1e-9
-    less = False if first_S.all() and len(seeds) > 1 else below(found, 0.0)
+    less = False if first_S.all() and len(seeds) > 1 else below(found, -_A_BIT)
     numbers = f"{bits_S.mean():.1f} against {plain_S.mean():.1f} bits; {_bits(found)} more"
     return Claim(text, panel, all_of([less, _lower(of, own, "model")]), numbers, "less exposed at 1,000 copies")
+
+
+_A_BIT = 1.0
+"""Twice as far down among all candidates: less is no difference."""
 
 
 def _deduplicated(of: Evidence) -> list[Claim]:
     """The canary as one record; the control is the same text with all copies, without DP."""
     first, most = of.scale.noise[0], of.scale.insertions[-1]
-    control = of.exposure(Cell("plain", 0.0, most))
-    plain = of.exposure(Cell("plain", 0.0, most, deduplicated=True))
+    copies, plain = Cell("plain", 0.0, most), Cell("plain", 0.0, most, deduplicated=True)
+    control = of.exposure(copies)
     text = f"{most:,} copies, each different line once: nothing of the canary is found, in a model better than the public one"
     claims = []
     for arm in ONE_RECORD:
@@ -276,12 +297,21 @@ def _deduplicated(of: Evidence) -> list[Claim]:
             claims.append(Claim(text, ARMS[arm], None, _NOT_RUN))
             continue
         null = _null_bits(of)
-        holds = all_of([at_null(own, null, control), _lower(of, cell, "model")])
+        holds = all_of([_nothing_found(of, cell, copies), _lower(of, cell, "model")])
         says = "no control" if control is None else f"without DP and deduplication {_bits(control)}"
-        passes = plain is not None and at_null(plain, null, control) is True
-        passed_by = "training without DP on each different line once" if passes else ""
-        claims.append(Claim(text, ARMS[arm], holds, f"{_bits(own)}; null {null:.2f}; {says}", passed_by=passed_by))
+        claim = Claim(text, ARMS[arm], holds, f"{_bits(own)}; null {null:.2f}; {says}")
+        passes = _nothing_found(of, plain, copies)
+        claims.append(_beside(claim, {"training without DP on each different line once": passes}))
     return claims
+
+
+def _nothing_found(of: Evidence, cell: Cell, control: Cell) -> bool | None:
+    """Whether the canary is at its null, and less exposed, by a bit at least, than in the control, where it is exposed."""
+    own, exposed, less = of.exposure(cell), of.exposure(control), of.exposure_difference(cell, control)
+    if own is None or above(own, _null_bits(of)):
+        return None if own is None else False
+    has_power = exposed is not None and above(exposed, _null_bits(of)) is True
+    return True if has_power and less is not None and below(less, -_A_BIT) is True else None
 
 
 # The scorer -----------------------------------------------------------------------------------------------------------
@@ -301,24 +331,32 @@ _PERSONAL = ("customer's line with a number", "customer's line without one")
 
 def _found_by_rho(of: Evidence) -> list[Claim]:
     """Assumption 1: what is personal is what a public model finds unlikely."""
-    scored = of.results.get(f"scores-{Scores(Cell('literal', 1.0, of.scale.insertions[0]).text, 'public').name}")
+    scored = _scored(of)
     often = "it is private-like more often than a paragraph of Wikipedia"
     most = f"most of it is private-like (rho at least {of.scale.threshold:g})"
     if scored is None:
         return [Claim(text, kind, None, _NOT_RUN) for text in (often, most) for kind in _PERSONAL]
     kinds = scored["kinds"]
-    paragraphs = above(mean_share(kinds["paragraph"], of.level), 0.5) is True
     claims = []
     for kind in _PERSONAL:
         difference = share_difference(kinds[kind], kinds["paragraph"], of.level)
         claims.append(Claim(often, kind, above(difference, 0.0), f"{_share(difference)} more of a document's lines"))
     for kind in _PERSONAL:
         share = mean_share(kinds[kind], of.level)
-        passed_by = "a paragraph of Wikipedia" if paragraphs else ""
-        claims.append(
-            Claim(most, kind, above(share, 0.5), f"{_share(share)} of a document's lines", passed_by=passed_by)
-        )
+        claim = Claim(most, kind, above(share, 0.5), f"{_share(share)} of a document's lines")
+        claims.append(_beside(claim, _most_paragraphs(of)))
     return claims
+
+
+def _scored(of: Evidence) -> Mapping[str, Any] | None:
+    return of.results.get(f"scores-{Scores(Cell('literal', 1.0, of.scale.insertions[0]).text, 'public').name}")
+
+
+def _most_paragraphs(of: Evidence) -> dict[str, bool | None]:
+    """The control of what says that something is private-like: that not most of Wikipedia is."""
+    scored = _scored(of)
+    share = None if scored is None else above(mean_share(scored["kinds"]["paragraph"], of.level), 0.5)
+    return {"a paragraph of Wikipedia": share}
 
 
 def _share(estimate: Estimate) -> str:
@@ -330,16 +368,18 @@ def _canary_rho(of: Evidence) -> list[Claim]:
     """Measured numbers, of each replicate's canary; there is nothing to estimate."""
     texts = (
         "the public model finds the canary unlikely: it is in the private-like band",
-        f"the weak point: {of.scale.frequent:,} copies in the scorer's own text lower the canary's rho",
+        f"the weak point: with {of.scale.frequent:,} copies in the scorer's own text the canary is out of that band",
     )
     if not {"public", "frequent"} <= of.results.keys():
         return [Claim(text, "", None, _NOT_RUN) for text in texts]
     rho, [frequent, *_] = (of.results[name]["canary_rho"] for name in ("public", "frequent"))
     private = [value >= of.scale.threshold for value in rho]
     numbers = f"rho {min(rho):.2f} to {max(rho):.2f}, threshold {of.scale.threshold:g}"
+    unlikely = Claim(texts[0], "", True if all(private) else False if not any(private) else None, numbers)
+    out = frequent < of.scale.threshold <= rho[0]
     return [
-        Claim(texts[0], "", True if all(private) else False if not any(private) else None, numbers),
-        Claim(texts[1], "", frequent < rho[0], f"{rho[0]:.2f} without, {frequent:.2f} with"),
+        _beside(unlikely, _most_paragraphs(of)),
+        Claim(texts[1], "", out, f"{rho[0]:.2f} without, {frequent:.2f} with"),
     ]
 
 
