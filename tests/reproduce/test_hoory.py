@@ -506,7 +506,8 @@ def test_another_training_of_a_row_has_a_base_a_key_and_seeds_of_its_own() -> No
     assert (first.base.name, second.base.name) == ("dp-notes-8-medical", "dp-notes-8-medical@2")
     assert seed_of(first.replicate) != seed_of(second.replicate)
     assert account_of(first, TINY) == account_of(second, TINY)
-    assert "canaries-dp-1@2" not in models
+    assert "canaries-dp-1@2" not in models  # where figure 1 is not trained either
+    assert {"canaries-dp-1@3", "figure1-noise-2@3"} <= {model.name for model in models_of(SCALES["night"])}
 
 
 def test_what_a_trick_changes_is_told_dialogue_by_dialogue() -> None:

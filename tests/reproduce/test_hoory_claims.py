@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from tacit.audit.inference import Estimate
 from tacit.entities.scores import add_counts, score_of
@@ -17,10 +18,11 @@ from tacit.reproduce.hoory.account import account_of
 from tacit.reproduce.hoory.cells import FAMILIES, DpTraining, Model, row_of
 from tacit.reproduce.hoory.claims import judge, measures_of
 from tacit.reproduce.hoory.evidence import Evidence, Measure, dictionary, f1_of_documents, share_kept
+from tacit.reproduce.hoory.exposures import exposure_rows
 from tacit.reproduce.hoory.models import models_of
 from tacit.reproduce.hoory.printed import epsilons_of_figure1, plans_of_figure1, printed_epsilons
 from tacit.reproduce.hoory.scale import SCALES
-from tacit.reproduce.hoory.tables import exposure_rows, figure1_rows, loss_rows, table2_rows
+from tacit.reproduce.hoory.tables import figure1_rows, loss_rows, table2_rows
 from tacit.reproduce.judging import paired
 from tacit.reproduce.writing import Claim, finite
 
@@ -278,18 +280,15 @@ def test_what_is_not_told_from_bert_shows_no_trend() -> None:
     """Models around BERT, one above and one below it, of which neither is told from it: known wrong is that they are told apart."""
 
     def around(row: str) -> float:
-        arms = {"dp-8": 0.003, "dp-3": 0.0, "dp-1.1": -0.003}
+        arms = {"dp-8": 0.005, "dp-3": -0.005, "dp-1.1": -0.005}
         return next((own for arm, own in arms.items() if row.endswith(arm)), gain_of(row))
 
-    text = TRENDS[0]
-    found = [claim for claim in judged(made(around, spread=0.0)) if claim.text == text]
-    assert {claim.verdict for claim in found} <= {"undecided", "holds"}
-    few = made(around, spread=0.0)
-    for name in [name for name in few if name.endswith(("-bert@2", "-bert@3", "-bert@4", "-bert@5"))]:
-        del few[name]  # one BERT: no interval beside it
-    found = [claim for claim in judged(few) if claim.text == text]
+    found = [
+        claim for claim in judged(made(around, spread=0.0)) if claim.text == TRENDS[0] and "8 against 3" in claim.panel
+    ]
     assert {claim.verdict for claim in found} == {"undecided"}
-    assert any("not told to be better than BERT" in claim.numbers for claim in found)
+    assert all("(+0.00" in claim.numbers for claim in found)  # one is told to be better than the other
+    assert all(claim.numbers.endswith("but not told to be better than BERT") for claim in found)
 
 
 def test_a_dp_vocabulary_that_harms_less_does_not_help() -> None:
@@ -346,6 +345,27 @@ def test_no_3_bits_less_and_no_3_bits_at_all() -> None:
     assert exposed(NOTHING_FOUND, NOTHING_FOUND)[LESS] == {"undecided"}
 
 
+def test_what_would_be_told_alone_is_not_at_its_null() -> None:
+    """Known wrong: that many claims share a level, so that a p-value of 0.003 is no finding, and so nothing was found."""
+    each = math.exp(-float(stats.chi2.isf(0.003, 6)) / 6)  # three of them, combined by Fisher's rule
+    assert stats.combine_pvalues([each] * 3, method="fisher").pvalue == pytest.approx(0.003)
+    assert exposed((2.9, each), (12.0, 1e-12))[AT_NULL[0]] == {"undecided"}
+    assert exposed((NULL, 0.4), (NULL, 0.3))[AT_NULL[0]] == {"undecided"}
+
+
+def test_a_difference_in_bits_needs_several_trainings_and_each_pattern() -> None:
+    """Known wrong: 8.99 bits against 12 show three bits less, and 9.01 do not; one pattern's bits against another's."""
+    one = made(replicates=1)
+    found = {text: own for text, own in verdicts(one).items() if text in (*AT_NULL, LESS)}
+    assert set(map(frozenset, found.values())) == {frozenset({"undecided"})}
+    draw = np.random.default_rng(5)
+
+    def scattered(model: Model) -> tuple[float, float]:
+        return (8.9 + 0.3 * draw.standard_normal(), 0.4) if isinstance(model.training, DpTraining) else (12.0, 1e-12)
+
+    assert verdicts(made(bits=scattered))[LESS] == {"undecided"}
+
+
 @pytest.mark.slow
 def test_a_model_with_dp_that_learned_nothing_hides_nothing() -> None:
     """Its exposure is at its null and the control's is not: nothing else is amiss."""
@@ -355,7 +375,7 @@ def test_a_model_with_dp_that_learned_nothing_hides_nothing() -> None:
         rows = [claim for claim in judged(made(canaries=gain)) if claim.text in texts]
         assert {claim.verdict for claim in rows} == {"undecided"}
         assert all("a model that learned nothing passes too" in claim.numbers for claim in rows)
-        assert all("of one training" in claim.numbers for claim in rows)
+        assert all("; 3 trainings" in claim.numbers for claim in rows)
     alone = made()
     del alone["notes-public-bert"]
     found = verdicts(alone)

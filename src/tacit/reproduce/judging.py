@@ -17,6 +17,7 @@ from tacit.audit.inference import Estimate
 
 __all__ = [
     "FEWEST",
+    "TOLD_ALONE",
     "above",
     "all_at_null",
     "all_of",
@@ -33,6 +34,10 @@ __all__ = [
 
 FEWEST = 3
 """Trainings that a claim on a way of training needs, whatever one model shows."""
+
+
+TOLD_ALONE = 0.05
+"""A p-value below it is told where nothing else is asked: what claims that nothing was found is held to it, however many they are."""
 
 
 def over_seeds(value_S: np.ndarray, within: float, within_df: float, level: float) -> Estimate:

@@ -9,7 +9,7 @@ from typing import Literal
 from tacit.audit.inference import Estimate
 from tacit.reproduce.crt.asked import TRUNK, Found, Question
 from tacit.reproduce.crt.panel import Arms, Attack, PanelResults
-from tacit.reproduce.judging import FEWEST, above, all_at_null, all_of, any_of, below, beside_controls
+from tacit.reproduce.judging import FEWEST, TOLD_ALONE, above, all_at_null, all_of, any_of, below, beside_controls
 
 __all__ = ["QUESTIONS_OF_ATTACKS"]
 
@@ -21,8 +21,6 @@ _ATTACKS: dict[_Kind, tuple[str, dict[Attack, str]]] = {
 }
 """What each claim of membership is called, and the attacks that judge it together."""
 _REDACTED = "redaction alone"
-_ALONE = 0.05
-"""A p-value below it is told where nothing else is asked."""
 
 # Figure 3
 
@@ -59,7 +57,7 @@ def _at_null(panel: PanelResults, own: Arms, control: Arms, level: float) -> boo
     if p_value is not None and p_value < level:
         return False
     less = panel.exposed_beside(own, control, level)
-    known = p_value is not None and p_value >= _ALONE and of_control is not None and less is not None
+    known = p_value is not None and p_value >= TOLD_ALONE and of_control is not None and less is not None
     return True if known and of_control < level and below(less, 0.0) is True else None
 
 

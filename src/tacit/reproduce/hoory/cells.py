@@ -29,6 +29,7 @@ __all__ = [
     "Private",
     "Trunk",
     "again",
+    "replicate_of",
     "row_of",
 ]
 
@@ -115,6 +116,15 @@ class Base:
 def again(replicate: int) -> str:
     """What stands behind a name."""
     return "" if replicate == 1 else f"@{replicate}"
+
+
+def replicate_of(name: str) -> int:
+    """Which training of its row a model's name is of.
+
+    >>> replicate_of("dialogues-general-bert@2")
+    2
+    """
+    return int(name.partition("@")[2] or 1)
 
 
 def row_of(name: str) -> str:

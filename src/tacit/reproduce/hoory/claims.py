@@ -8,12 +8,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from tacit.audit.inference import Estimate
-from tacit.reproduce.hoory.cells import EPSILONS, MAIN, Private
+from tacit.reproduce.hoory.cells import EPSILONS, MAIN, Private, replicate_of, row_of
 from tacit.reproduce.hoory.evidence import Evidence, Measure, dictionary
+from tacit.reproduce.hoory.exposures import mean_exposures
 from tacit.reproduce.hoory.printed import epsilons_of_figure1, printed_epsilons
 from tacit.reproduce.hoory.scale import Scale
-from tacit.reproduce.judging import above, all_of
+from tacit.reproduce.judging import FEWEST, TOLD_ALONE, above, all_of, below, over_seeds
 from tacit.reproduce.writing import Claim, Row
 
 __all__ = ["judge", "measures_of"]
@@ -290,9 +293,9 @@ def _figure2(of: Evidence, rows: Sequence[Row]) -> list[Claim]:
     for where in ("public contexts", "training contexts"):
         own = [row for row in rows if row["contexts"] == where]
         source = "figure 2" if where == "public contexts" else "(ours)"
-        noisy = {row["model"]: row for row in own if row["dp"]}
+        noisy = {row_of(row["model"]): row for row in own if row["dp"]}
         for model, one in noisy.items():
-            shown = [row for row in own if row["model"] == model]
+            shown = [row for row in own if row_of(row["model"]) == model]
             control = [row for row in own if not row["dp"] and row["probability"] == one["probability"]]
             panel = f"{where}, {one['words']}, ε {one['epsilon']:.2f}, {one['occurrences']:.0f} occurrences"
             claims += _exposed(source, panel, shown, control, of)
@@ -302,24 +305,30 @@ def _figure2(of: Evidence, rows: Sequence[Row]) -> list[Claim]:
 
 
 def _exposed(source: str, panel: str, own: Sequence[Row], control: Sequence[Row], of: Evidence) -> list[Claim]:
-    """A model that learned nothing would pass too: it must have a lower masked loss than the public one that it began as."""
+    """A model that learned nothing would pass too: it must have a lower masked loss than the public one that it began as.
+
+    Args:
+        own, control: a row for each pattern and training.
+    """
     at_null = f"{source}: exposure under DP is at its null"
     less = f"{source}: DP exposes each pattern by at least 3 bits less than training without it"
     if not own or not control:
         return [Claim(text, panel, None, _NOT_RUN) for text in (at_null, less)]
-    each = of.level / len(own)
-    told = min(row["p_value"] for row in own) < each
-    has_power = all(row["p_value"] < each for row in control) and _most(own) < min(row["bits"] for row in control)
-    numbers = f"{_bits(own)}, least p-value {min(row['p_value'] for row in own):.2g}; without DP {_bits(control)}"
-    numbers += f"; null {own[0]['null_bits']:.2f}, level {each:.2g}"
-    far = min(row["bits"] for row in control) - _FAR
-    able = all(row["bits"] > row["null_bits"] + _FAR and row["p_value"] < each for row in control)
-    further = f"at most {_most(own):.1f} against {far + _FAR:.1f} bits"
+    means, of_control = mean_exposures(own), mean_exposures(control)
+    each = of.level / len(means)
+    less_by = [_bits_less(own, control, row["pattern"], each) for row in means]
+    numbers = (
+        f"{_bits(means)}, least p-value {min(row['p_value'] for row in means):.2g}; without DP {_bits(of_control)}"
+    )
+    numbers += f"; null {means[0]['null_bits']:.2f}, level {each:.2g}"
+    further = "; ".join(
+        f"{row['pattern']} {_interval(_negative(one))}" for row, one in zip(means, less_by, strict=True)
+    )
     verdicts = {
-        at_null: (False if told else True if has_power else None, numbers),
-        less: (_most(own) < far if able else None, further),
+        at_null: (_at_null(means, of_control, less_by, each), numbers),
+        less: (_far_less(own, of_control, less_by, each), f"{further} bits less"),
     }
-    learned, words = _learned(of, own[0]["model"])
+    learned, words = _learned(of, means[0]["model"], means[0]["trainings"])
     claims = [Claim(text, panel, holds, f"{said}; {words}") for text, (holds, said) in verdicts.items()]
     nothing = "; a model that learned nothing passes too"
     return [
@@ -328,21 +337,58 @@ def _exposed(source: str, panel: str, own: Sequence[Row], control: Sequence[Row]
     ]
 
 
-def _learned(of: Evidence, model: str) -> tuple[bool, str]:
+def _bits_less(own: Sequence[Row], control: Sequence[Row], pattern: str, level: float) -> Estimate:
+    """How many bits more a pattern is exposed than in the control: the mean over the trainings that both have."""
+    of_own, of_control = (
+        {replicate_of(row["model"]): row["bits"] for row in rows if row["pattern"] == pattern}
+        for rows in (own, control)
+    )
+    shared = sorted(of_own.keys() & of_control.keys())
+    if not shared:
+        return Estimate(0.0, -math.inf, math.inf)
+    return over_seeds(np.array([of_own[one] - of_control[one] for one in shared]), 0.0, 1, level)
+
+
+def _at_null(means: Sequence[Row], control: Sequence[Row], less_by: Sequence[Estimate], level: float) -> bool | None:
+    """Whether nothing is found of any pattern, and less of each than in the control, where all are found.
+
+    That a level is shared by many claims must not make "nothing was found" easier: what would be told alone leaves it undecided.
+    """
+    least = min(row["p_value"] for row in means)
+    if least < level:
+        return False
+    has_power = all(row["p_value"] < level for row in control) and all(below(one, 0.0) is True for one in less_by)
+    return True if has_power and least * len(means) >= TOLD_ALONE else None
+
+
+def _far_less(own: Sequence[Row], control: Sequence[Row], less_by: Sequence[Estimate], level: float) -> bool | None:
+    """Whether each pattern is exposed by three bits less; not, where one is the first of all candidates in every training."""
+    if not all(row["bits"] > row["null_bits"] + _FAR and row["p_value"] < level for row in control):
+        return None
+    for row in control:
+        bits = [one["bits"] for one in own if one["pattern"] == row["pattern"]]
+        if len(bits) >= FEWEST and min(bits) >= row["ceiling_bits"] - 1e-9:
+            return False
+    return all_of(below(one, -_FAR) for one in less_by)
+
+
+def _learned(of: Evidence, model: str, trainings: int) -> tuple[bool, str]:
     """Whether the masked loss of left-out notes is told to be below that of the public model; and the numbers."""
     begun_as = f"{MAIN['notes']}-bert"
-    gain = of.gain_of_one(model, begun_as)
+    gain = of.gain(Measure(), model, begun_as)
     if gain is None:
         return False, "the public model that it began as was not run"
-    own, public = (of.loss_of_one(row) for row in (model, begun_as))
-    numbers = (
+    own, public = (
+        -float(values_SD.mean()) if values_SD.size else math.nan for values_SD in of.values(Measure(), model, begun_as)
+    )
+    words = (
         f"masked loss {own:.2f} against {public:.2f} of the public model that it began as, better by {_interval(gain)}"
     )
-    return above(gain, 0.0) is True, f"{numbers} over notes, of one training"
+    return above(gain, 0.0) is True, f"{words}; {trainings} training{'s' if trainings > 1 else ''}"
 
 
-def _most(rows: Sequence[Row]) -> float:
-    return max(row["bits"] for row in rows)
+def _negative(estimate: Estimate) -> Estimate:
+    return Estimate(-estimate.value, -estimate.high, -estimate.low)
 
 
 def _bits(rows: Sequence[Row]) -> str:

@@ -17,8 +17,8 @@ import numpy as np
 from scipy.optimize import root_scalar
 
 from tacit.audit.inference import Estimate
-from tacit.reproduce.hoory.cells import row_of
-from tacit.reproduce.judging import above, over_documents, paired
+from tacit.reproduce.hoory.cells import replicate_of, row_of
+from tacit.reproduce.judging import above, paired
 
 __all__ = ["Evidence", "Measure", "dictionary", "f1_of_documents", "share_kept"]
 
@@ -58,7 +58,7 @@ class Evidence:
     def of_row(self, row: str) -> dict[int, Mapping[str, Any]]:
         """A row's results, by replicate."""
         found = [(name, result) for name, result in self.results.items() if "model" in result and row_of(name) == row]
-        return {int(name.partition("@")[2] or 1): result for name, result in found}
+        return {replicate_of(name): result for name, result in found}
 
     def values(self, measure: Measure, *rows: str) -> list[np.ndarray]:
         """(S, D) of each row, of those replicates that all of them have; S is 0 where there are none.
@@ -98,19 +98,6 @@ class Evidence:
         """How much better a row is than another one."""
         own_SD, other_SD = self.values(measure, own, other)
         return paired(own_SD - other_SD, self.level) if own_SD.size and other_SD.size else None
-
-    def gain_of_one(self, own: str, other: str) -> Estimate | None:
-        """How far the masked loss of a row's first training is below that of another row's: an interval over documents alone."""
-        losses = [self.of_row(row).get(1) for row in (own, other)]
-        own_D, other_D = (None if one is None else self._loss_D(one) for one in losses)
-        return None if own_D is None or other_D is None else over_documents(other_D - own_D, self.level)
-
-    def loss_of_one(self, row: str) -> float:
-        """The masked loss (nats) of a row's first training."""
-        return float(self._loss_D(self.of_row(row)[1]).mean())
-
-    def _loss_D(self, result: Mapping[str, Any]) -> np.ndarray:
-        return np.array(result["loss"]["seen"]["of_texts"])
 
     def kept(self, measure: Measure, own: str, bert: str, best: str, share: float) -> Estimate | None:
         """How much more than this share of the gain of the best one a row keeps."""

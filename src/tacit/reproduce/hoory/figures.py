@@ -11,6 +11,7 @@ from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from tacit.reproduce.hoory.exposures import mean_exposures
 from tacit.reproduce.writing import FIGURE_STYLE, Row, save_figure
 
 __all__ = ["draw_figures"]
@@ -68,7 +69,7 @@ def _two_lines(place: Axes, rows: Sequence[Row]) -> None:
 
 def _figure2(every: Sequence[Row]) -> Figure | None:
     """Figure 2 in public contexts: a line for each pattern and epsilon."""
-    rows = [row for row in every if row["contexts"] == "public contexts"]
+    rows = [row for row in mean_exposures(every) if row["contexts"] == "public contexts"]
     if not rows:
         return None
     figure = Figure(figsize=(6.4, 3.8), layout="constrained")

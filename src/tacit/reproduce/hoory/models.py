@@ -84,7 +84,7 @@ def _figure(scale: Scale) -> list[Model]:
 
 def _canaries(scale: Scale) -> list[Model]:
     """Models with and without DP; where canaries are most frequent also at the epsilon of the paper's figure, 1, with half the
-    batch, and with half the steps.
+    batch, and with half the steps. Each as often as a point of figure 1, with canaries of its own; once where that is not trained.
     """
     base, most, dp = FAMILIES[MAIN["notes"]].base, max(scale.rates_of_canaries), scale.dp["notes"]
     fixed = replace(dp, epsilon=None)
@@ -97,7 +97,16 @@ def _canaries(scale: Scale) -> list[Model]:
         ("dp-half-steps", replace(fixed, steps=max(1, dp.steps // 2)), most),
     ]
     return [
-        Model(f"canaries-{name}-{rate:g}", "figure2", "canaries", "notes", base, training, canaries=rate)
+        Model(
+            f"canaries-{name}-{rate:g}{again(replicate)}",
+            "figure2",
+            "canaries",
+            "notes",
+            replace(base, replicate=replicate),
+            training,
+            canaries=rate,
+        )
+        for replicate in range(1, max(1, scale.curves) + 1)
         for name, training, rate in rows
     ]
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from tacit.reproduce.driver import Page
 from tacit.reproduce.hoory.cells import DELTA, UNITS, Base
+from tacit.reproduce.hoory.exposures import mean_exposures
 from tacit.reproduce.writing import Row, markdown_table
 
 __all__ = ["results_page"]
@@ -142,7 +143,8 @@ def _figure1(row: Row) -> list[str]:
 
 
 def _exposures(rows: Sequence[Row]) -> str:
-    """A row a training, number of occurrences and kind of contexts, a column a pattern."""
+    """A row a way of training, number of occurrences and kind of contexts, a column a pattern."""
+    rows = mean_exposures(rows)
     patterns = list(dict.fromkeys(row["pattern"] for row in rows))
     found: dict[tuple[str, str], Row] = {(row["model"], row["contexts"]): row for row in rows}
     cells = {
@@ -153,9 +155,10 @@ def _exposures(rows: Sequence[Row]) -> str:
             f"{row['words']}, ε {row['epsilon']:.2f}" if row["dp"] else "without DP",
             row["contexts"],
             f"{row['occurrences']:.0f}",
+            f"{row['trainings']}",
             *(cells.get((*key, pattern), "") for pattern in patterns),
             f"{row['null_bits']:.2f}",
         ]
         for key, row in found.items()
     ]
-    return markdown_table(["training", "masked in", "occurrences", *patterns, "null"], lines)
+    return markdown_table(["training", "masked in", "occurrences", "trainings", *patterns, "null"], lines)

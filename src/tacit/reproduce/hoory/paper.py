@@ -9,13 +9,13 @@ from tacit.reproduce.driver import Job, Outcome, Page, Paper, Result
 from tacit.reproduce.hoory.cells import Base, Model
 from tacit.reproduce.hoory.claims import judge
 from tacit.reproduce.hoory.corpora import CorpusFiles, prepare, sizes_of
+from tacit.reproduce.hoory.exposures import exposure_rows
 from tacit.reproduce.hoory.figures import draw_figures
 from tacit.reproduce.hoory.measure import left_by, measure
 from tacit.reproduce.hoory.models import lexicons_of, models_of
 from tacit.reproduce.hoory.page import results_page
 from tacit.reproduce.hoory.scale import SCALES, Scale
 from tacit.reproduce.hoory.tables import (
-    exposure_rows,
     figure1_rows,
     lexicon_rows,
     loss_rows,

@@ -22,7 +22,6 @@ from tacit.reproduce.writing import Row, number
 
 __all__ = [
     "Results",
-    "exposure_rows",
     "figure1_rows",
     "lexicon_rows",
     "loss_rows",
@@ -184,36 +183,6 @@ def trick_rows(models: Sequence[Model], results: Results) -> list[Row]:
 
 def _losses(result: Mapping[str, Any]) -> np.ndarray:
     return np.array(result["loss"]["seen"]["of_texts"])
-
-
-def exposure_rows(models: Sequence[Model], results: Results, scale: Scale) -> list[Row]:
-    """Figure 2: exposure of each pattern against how often a canary occurs; in public contexts, and in the training's own."""
-    each = scale.canaries_each * len(scale.patterns)
-    rows: list[Row] = []
-    for model in models:
-        if model.name not in results or model.canaries is None:
-            continue
-        result, training = results[model.name], model.training
-        dp = isinstance(training, DpTraining)
-        words = (
-            f"{training.steps} steps of {training.expected_batch}" if isinstance(training, DpTraining) else "without DP"
-        )
-        for contexts, found in (("public contexts", result["exposure"]), ("training contexts", result["planted"])):
-            for one in found:
-                rows.append(
-                    {
-                        "model": model.name,
-                        "contexts": contexts,
-                        "dp": dp,
-                        "words": words,
-                        "epsilon": number(result["account"]["joint"]),
-                        "probability": model.canaries,
-                        "occurrences": model.canaries * result["sequences"] / each,
-                        "pattern": one["pattern"],
-                        **{name: one[name] for name in ("canaries", "bits", "null_bits", "ceiling_bits", "p_value")},
-                    }
-                )
-    return rows
 
 
 def vocabulary_rows(results: Results) -> list[Row]:
