@@ -104,27 +104,24 @@ def exposure_estimate(bits_S: np.ndarray, level: float) -> Estimate:
 
 def mean_share(found: Mapping[str, Any], level: float) -> Estimate:
     """The mean share of private-like lines of a document, over documents."""
-    return _welch([_shares(found)], level)
+    return _sum_of_means([_shares(found)], level)
 
 
 def share_difference(own: Mapping[str, Any], other: Mapping[str, Any], level: float) -> Estimate:
     """How much larger the mean share is than among other documents."""
-    return _welch([_shares(own), -_shares(other)], level)
+    return _sum_of_means([_shares(own), -_shares(other)], level)
 
 
 def _shares(found: Mapping[str, Any]) -> np.ndarray:
     return np.array(found["private_like"]) / np.array(found["lines"])
 
 
-def _welch(samples: Sequence[np.ndarray], level: float) -> Estimate:
-    """The sum of means of independent samples; documents are independent, lines of one are not."""
+def _sum_of_means(samples: Sequence[np.ndarray], level: float) -> Estimate:
+    """The sum of means of independent samples; documents are independent, lines of one are not. The margin is as in `over_seeds`."""
     mean = float(sum(sample.mean() for sample in samples))
     if min(map(len, samples)) < 2:
         return Estimate(mean, -math.inf, math.inf)
-    variances = [float(sample.var(ddof=1)) / len(sample) for sample in samples]
-    total = sum(variances)
-    if total == 0:
-        return Estimate(mean, mean, mean)
-    df = total**2 / sum(variance**2 / (len(sample) - 1) for variance, sample in zip(variances, samples, strict=True))
-    margin = float(stats.t.isf(level / 2, df)) * math.sqrt(total)
+    margin = math.hypot(
+        *(float(stats.t.isf(level / 2, len(own) - 1)) * float(own.std(ddof=1)) / math.sqrt(len(own)) for own in samples)
+    )
     return Estimate(mean, mean - margin, mean + margin)
