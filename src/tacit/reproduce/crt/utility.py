@@ -38,7 +38,7 @@ def _better_than_selective(panel: PanelResults, level: float) -> Found | None:
 
 
 def _noise_teaches(text: str) -> Callable[[PanelResults, float], Found | None]:
-    """By one text: of redacted text a model that has read ``<MASK>`` knows more without having learned a word."""
+    """The judge by one text. Of redacted text a model that has read ``<MASK>`` knows more without having learned a word."""
     return lambda panel, level: _below(panel, CRT, _ALONE, text, level)
 
 
