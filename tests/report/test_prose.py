@@ -282,14 +282,14 @@ def test_the_rows_of_one_test_are_corrected_for() -> None:
     facts = with_highest(example_report_data()).attacks[0]
     rows = facts.rows[:2]
     one = facts.model_copy(update={"rows": rows})
-    assert "In none of 1 pattern " in _said(one)
+    assert "Not in the one pattern " in _said(one)
     assert "smallest p-value 0.68" in _said(one)  # twice 0.34
     found = facts.model_copy(update={"rows": (rows[0], rows[1].model_copy(update={"p_value": 1e-3}))})
     assert "more than chance would in 1 of 1 pattern " in _said(found)
     both_nearly = tuple(
         row.model_copy(update={"p_value": p_value}) for row, p_value in zip(rows, (0.03, 0.04), strict=True)
     )
-    assert "In none of 1 pattern " in _said(facts.model_copy(update={"rows": both_nearly}))
+    assert "Not in the one pattern " in _said(facts.model_copy(update={"rows": both_nearly}))
 
 
 def test_the_words_of_a_row_are_said_of_the_released_model_alone() -> None:

@@ -73,7 +73,8 @@ def _released_sentence(found: AttackFacts, tests: dict[str, bool]) -> str:
         if joint
         else "by 95 % intervals"
     )
-    return f"In none of {all_tests} does the released model give {found.subject} away more than chance would ({rule})."
+    where = f"In none of {all_tests} does" if len(tests) > 1 else f"Not in the one {all_tests.removeprefix('1 ')} does"
+    return f"{where} the released model give {found.subject} away more than chance would ({rule})."
 
 
 def _row_sentence(row: AttackRow) -> str:
