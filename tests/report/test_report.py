@@ -282,7 +282,7 @@ def test_all_numbers_of_membership_are_in_the_curators_page() -> None:
         assert measured.interval is not None
         baseline = measured.baseline
         wanted = ([measured.value, *measured.interval], [] if baseline is None else [*baseline.model_dump().values()])
-        for name, expected in zip(("Found", "Without"), wanted, strict=True):
+        for name, expected in zip(("Found", "Without a model"), wanted, strict=True):
             assert [number(part) for part in re.findall(r"[\d.]+", row[name])] == pytest.approx(expected, rel=1e-2)
 
 
