@@ -99,7 +99,8 @@ class Paper(Generic[S]):
         cells: all jobs, those first without which there is no table.
         measure: trains and measures a job's cell. It goes on where it was stopped; all it needs is on disk.
         tables: rows of each CSV file, from the results that are there.
-        claims: the paper's claims, judged by the results and tables at a level (both tails of each interval).
+        claims: the paper's claims, judged by the results and tables at a level (both tails of each interval). How many of
+            them are `Claim.computed` does not hang on the level.
         figures: draws what the rows are enough for, into ``place.out``; their names.
         page: the tables as Markdown.
         grows: fields of a scale that say which jobs there are, and change none: of scales that differ in these alone, one goes on
@@ -216,12 +217,16 @@ def _stored(jobs: Sequence[Job], folder: Path) -> dict[str, Result]:
 
 
 LEVEL = 0.05
-"""Of all claims of a page together."""
+"""Of all estimated claims of a page together."""
 
 
 def judged(paper: Paper[S], outcome: Outcome[S]) -> Sequence[Claim]:
-    """The claims, each at `LEVEL` over their number (Bonferroni): the first pass only counts them."""
-    return paper.claims(outcome, LEVEL / max(1, len(paper.claims(outcome, LEVEL))))
+    """The claims, each at `LEVEL` over the number of the estimated ones (Bonferroni): the first pass only counts these.
+
+    What is computed has no interval that could miss, so it takes no share.
+    """
+    estimated = sum(not claim.computed for claim in paper.claims(outcome, LEVEL))
+    return paper.claims(outcome, LEVEL / max(1, estimated))
 
 
 def _text(paper: Paper[S], outcome: Outcome[S], done: str) -> str:

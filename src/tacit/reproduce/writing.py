@@ -51,6 +51,8 @@ class Claim:
         paper: what the paper says or measured, where ``text`` does not say it.
         passed_by: a model that has nothing of what is claimed and passes too, such as one that never saw the private text: then
             the claim says nothing, whatever ``holds`` is.
+        computed: whether nothing is estimated: an account, a formula, sums of printed numbers. Such a claim has no interval, and so
+            no share in the level of a page.
     """
 
     text: str
@@ -59,6 +61,7 @@ class Claim:
     numbers: str
     paper: str = ""
     passed_by: str = ""
+    computed: bool = False
 
     @property
     def verdict(self) -> str:

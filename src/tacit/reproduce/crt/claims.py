@@ -1,7 +1,7 @@
 """The paper's claims, judged by our results: each as one line, with its numbers, that says whether it shows.
 
-The paper has no numbered claims; these are its sentences on figures 2 to 6 and what the figures show. What decides and what must
-have power beside it is `tacit.reproduce.judging`.
+These are its sentences on figures 2 to 6, what the figures show, and its numbered statements (propositions 5 to 7 and theorem 8, in
+`tacit.reproduce.crt.printed`). What decides and what must have power beside it is `tacit.reproduce.judging`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from tacit.reproduce.crt.attacked import QUESTIONS_OF_ATTACKS
 from tacit.reproduce.crt.panel import PanelResults
+from tacit.reproduce.crt.printed import printed_propositions
 from tacit.reproduce.crt.utility import QUESTIONS_OF_UTILITY, by_model, easier
 from tacit.reproduce.writing import Claim, Row
 
@@ -25,7 +26,7 @@ def judge(
         panels: of the scale, also those of which nothing was run.
         baselines: perplexities of models that know no order, by corpus.
         amplified: epsilon of figure 6 at (epsilon' 1, gamma 0.1): ``paper``, ``ours``, ``ours_context``.
-        level: of each claim.
+        level: of each claim that is estimated.
     """
     return [
         *(
@@ -36,6 +37,7 @@ def judge(
         *by_model(panels, level),
         *easier(panels, baselines, level),
         _amplifies(amplified),
+        *printed_propositions(),
     ]
 
 
@@ -46,4 +48,4 @@ def _amplifies(epsilon: Mapping[str, float]) -> Claim:
         f"the paper's formula gives {epsilon['paper']:.3f}; replace-one, policies of tokens {epsilon['ours']:.3f}, "
         f"policies that read context {epsilon['ours_context']:.3f}"
     )
-    return Claim(text, "", epsilon["ours_context"] <= 0.12, numbers)
+    return Claim(text, "", epsilon["ours_context"] <= 0.12, numbers, computed=True)
