@@ -102,8 +102,8 @@ def _trend(text: str, panel: str, of: Evidence, measure: Measure, rows: tuple[st
 
 
 def _numbers(of: Evidence, measure: Measure, own: str, other: str, gain: Estimate) -> str:
-    means = [of.mean(measure, row) for row in (own, other)]
-    values = " against ".join(f"{abs(mean.value):.3f}" for mean in means if mean is not None)
+    """Both means over the trainings that both rows have, and their difference."""
+    values = " against ".join(f"{abs(float(values_SD.mean())):.3f}" for values_SD in of.values(measure, own, other))
     return f"{values}, better by {_interval(gain)}"
 
 
