@@ -10,12 +10,14 @@ import pty
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tacit.cli.made_up import PUBLIC
 from tacit.cli.recipes import RECIPES
 from tacit.config.load import load_config
 from tacit.config.starting import PublicText, Start, written
@@ -286,12 +288,67 @@ def test_off_a_terminal_one_line_says_what_is_missing(
 def test_nothing_is_written_over(tacit: Tacit, folder: Path) -> None:
     write_csv(Path("notes.csv"))
     Path("notes.yaml").write_text("mine")
-    Path("public-text.jsonl").write_text('{"text": "mine"}\n')
     assert_one_line(tacit("init", "notes.csv", *FIELDS, *UNITS), 2, "notes.yaml", "--out")
     assert_one_line(tacit("init", "--recipe", "user-chats", "--out", "notes.yaml"), 2, "notes.yaml")
     assert Path("notes.yaml").read_text() == "mine"
-    assert tacit("init", "notes.csv", *FIELDS, *UNITS, "--out", "b.yaml").code == 0
-    assert Path("public-text.jsonl").read_text() == '{"text": "mine"}\n'
+
+
+def _other(path: Path) -> None:
+    path.write_text(json.dumps({"text": PRIVATE}) + "\n")
+
+
+def _folder(path: Path) -> None:
+    path.mkdir()
+
+
+def _link_to_nothing(path: Path) -> None:
+    path.symlink_to("gone.jsonl")
+
+
+def _longer(path: Path) -> None:
+    """The made-up text and one line more, as of somebody who added their own."""
+    PUBLIC.write(path)
+    path.write_text(path.read_text() + json.dumps({"text": PRIVATE}) + "\n")
+
+
+@pytest.mark.parametrize("put", [_other, _longer, _folder, _link_to_nothing])
+def test_what_has_the_name_of_made_up_text_is_not_taken_for_it(
+    tacit: Tacit, folder: Path, put: Callable[[Path], None]
+) -> None:
+    """It would be listed as public, and learned without noise."""
+    write_csv(Path("notes.csv"))
+    put(Path("public-text.jsonl"))
+    before = sorted(folder.rglob("*"))
+    done = tacit("init", "notes.csv", *FIELDS, *UNITS)
+    assert_one_line(done, 2, "public-text.jsonl is there already, and is not written over", "--public")
+    assert PRIVATE not in done.err
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_public_text_of_that_name_can_be_named(tacit: Tacit, folder: Path) -> None:
+    write_csv(Path("notes.csv"))
+    _other(Path("public-text.jsonl"))
+    done = tacit("init", "notes.csv", *FIELDS, *UNITS, "--public", "public-text.jsonl")
+    assert done.code == 0, done.err
+    assert load_config(Path("notes.yaml")).public[0].path == "public-text.jsonl"
+    assert "made-up" not in done.out
+
+
+def test_made_up_text_that_is_there_is_used_again(tacit: Tacit, folder: Path) -> None:
+    write_csv(Path("notes.csv"))
+    for out in ("a.yaml", "b.yaml"):
+        assert tacit("init", "notes.csv", *FIELDS, *UNITS, "--out", out).code == 0
+    again = tacit("init", "--recipe", "clinical-notes")
+    assert again.code == 0, again.err
+
+
+@pytest.mark.parametrize("name", ["chats.jsonl", "public-text.jsonl"])
+def test_a_recipe_takes_no_text_of_the_users_for_made_up(tacit: Tacit, folder: Path, name: str) -> None:
+    _other(Path(name))
+    before = sorted(folder.rglob("*"))
+    done = tacit("init", "--recipe", "user-chats")
+    assert_one_line(done, 2, f"{name} is there already, and is not written over", "--out")
+    assert sorted(folder.rglob("*")) == before
 
 
 def answers(folder: Path, arguments: list[str], lines: list[str]) -> tuple[int, str]:

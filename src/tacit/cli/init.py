@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tacit.cli.made_up import PUBLIC, refuse_others, write_made_up
 from tacit.cli.options import table
 from tacit.errors import UsageError
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-_MADE_UP = "public-text.jsonl"
 _SCHEMA = "tacit.schema.json"
 _LENGTH = 128
 """Positions of a row, where a given model has so many."""
@@ -124,15 +124,15 @@ def _begin(file: Place, asked: _Asked, out: Path) -> None:
     units = _units(file, asked.units, "users" if user else "documents" if document else "records")
     paths = asked.public if asked.public or asked.folder else _ask_public()
     public = [PublicText(_beside(path, out), _public_field(path, text)) for path in paths]
-    made_up = out.parent / _MADE_UP
-    needs_public = not public and asked.folder is None
+    made = () if public or asked.folder is not None else (PUBLIC,)
+    refuse_others(out.parent, made, f"if it is public text, name it with --public {PUBLIC.name}; else move it away")
     kind, given = (asked.model, None) if asked.folder is None else _given(asked.folder, out)
     start = Start(
         title=f"{asked.model if given is None else 'LoRA'} on {_stem(file)}",
         run=f"runs/{_stem(out)}",
         schema=_SCHEMA,
         private=_beside(file, out),
-        public=(PublicText(_MADE_UP, None),) if needs_public else tuple(public),
+        public=tuple(public) or tuple(PublicText(corpus.name, None) for corpus in made),
         text=None if text == "text" or asked.messages is not None else text,
         messages=asked.messages,
         document=document,
@@ -144,16 +144,15 @@ def _begin(file: Place, asked: _Asked, out: Path) -> None:
     )
     said = written(start)
     config = parse_config(parse_yaml(said), str(out), out.parent)
-    if needs_public:
-        _write_public(made_up)
+    written_text = write_made_up(out.parent, made)
     _write_new(out, said)
     _write_schema(out)
     typer.echo(
         f"{out}: written, for {units:,} {start.unit}s at epsilon {asked.epsilon:g}; it says how to choose each number."
     )
-    if needs_public:
+    for path in written_text:
         typer.echo(
-            f"{made_up}: made-up everyday English in place of public text. Replace it with public text that is near yours."
+            f"{path}: made-up everyday English in place of public text. Replace it with public text that is near yours."
         )
     typer.echo(_next(out, config.resolved_run))
 
@@ -307,13 +306,6 @@ def _write_new(path: Path, said: str) -> None:
         file.write(said)
 
 
-def _write_public(path: Path) -> None:
-    from tacit.corpus.synthetic import SyntheticPublic, write_public
-
-    if not path.exists():
-        write_public(path, SyntheticPublic())
-
-
 def _write_schema(out: Path) -> None:
     """Beside the configuration, so that an editor needs no network."""
     from tacit.cli.schema import schema_text
@@ -349,7 +341,9 @@ def _copy(name: str, out: Path | None) -> None:
     _refuse_existing(path)
     said = recipe_text(name)
     config = parse_config(parse_yaml(said), str(path), path.parent)
-    made = RECIPES[name].write_corpora(path.parent)
+    corpora = RECIPES[name].corpora
+    refuse_others(path.parent, corpora, "move it away, or name a file in another folder with --out")
+    made = write_made_up(path.parent, corpora)
     _write_new(path, said)
     _write_schema(path)
     typer.echo(f"{path}: written, with made-up text to try it on: {', '.join(str(corpus) for corpus in made)}")
