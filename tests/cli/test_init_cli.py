@@ -7,6 +7,7 @@ import gzip
 import json
 import os
 import pty
+import shlex
 import subprocess
 import sys
 import time
@@ -136,6 +137,20 @@ def test_every_format_gives_a_configuration(tacit: Tacit, folder: Path, name: st
         assert str(ROWS) not in said.replace(",", "")
     assert "tacit plan notes.yaml" in done.out
     assert "tacit run notes.yaml" in done.out
+
+
+def test_the_next_commands_are_of_whole_words(tacit: Tacit, folder: Path) -> None:
+    """As a shell reads them, also where names have spaces."""
+    write_csv(Path("notes.csv"))
+    done = tacit("init", "notes.csv", *FIELDS, *UNITS, "--out", "my notes.yaml")
+    assert done.code == 0, done.err
+    lines = done.out.split("Next:\n")[1].split("      what")[0] + done.out.split("anything is spent")[1]
+    assert [shlex.split(line) for line in lines.splitlines()] == [
+        ["tacit", "plan", "my notes.yaml"],
+        ["tacit", "run", "my notes.yaml"],
+        ["tacit", "verify", "runs/my notes"],
+        ["tacit", "report", "runs/my notes"],
+    ]
 
 
 def test_plain_text_has_no_fields(tacit: Tacit, folder: Path) -> None:

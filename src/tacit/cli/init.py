@@ -13,6 +13,7 @@ import typer
 from tacit.cli.made_up import PUBLIC, refuse_others, write_made_up
 from tacit.cli.options import table
 from tacit.errors import UsageError
+from tacit.files import quoted
 
 if TYPE_CHECKING:
     from tacit.config.starting import GivenModel, StartKind
@@ -316,8 +317,8 @@ def _write_schema(out: Path) -> None:
 
 
 def _next(out: Path, run: Path) -> str:
-    lines = [f"  tacit plan {out}      what it costs, before anything is spent", f"  tacit run {out}"]
-    lines += [f"  tacit verify {run}", f"  tacit report {run}"]
+    lines = [f"  tacit plan {quoted(out)}      what it costs, before anything is spent", f"  tacit run {quoted(out)}"]
+    lines += [f"  tacit verify {quoted(run)}", f"  tacit report {quoted(run)}"]
     return "\n".join(["Next:", *lines])
 
 
