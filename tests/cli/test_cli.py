@@ -226,7 +226,13 @@ def test_a_bad_configuration_is_one_line_and_leaves_nothing(
 
 @pytest.mark.parametrize(
     ("content", "part"),
-    [(b"a: [1\nb: 2\n", ":2: not valid YAML"), (b"\xff\xfe", "not UTF-8"), (b"- 1\n", "mapping"), (b"", "mapping")],
+    [
+        (b"a: [1\nb: 2\n", ":2: not valid YAML"),
+        (b"\xff\xfe", "not UTF-8"),
+        (b"- 1\n", "mapping"),
+        (b"", "the file is empty"),
+        (b"# a\n", "the file is empty"),
+    ],
 )
 def test_a_file_that_is_no_configuration(tacit: Tacit, tmp_path: Path, content: bytes, part: str) -> None:
     (tmp_path / "config.yaml").write_bytes(content)

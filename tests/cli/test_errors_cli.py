@@ -16,13 +16,14 @@ from tacit.cli.main import app
 from tacit.cli.reference import all_commands
 from tacit.config.compare import ComparisonConfig
 from tacit.config.finetune import FinetuneConfig
-from tacit.config.load import config_differences, load_config, option_places, parse_config, validated
+from tacit.config.load import config_differences, load_config, parse_config, validated
 from tacit.config.run import RunConfig
 from tacit.config.settings import with_settings
 from tacit.corpus.columns import header_names, key_names, listed
 from tacit.corpus.readers import read_records
 from tacit.corpus.source import Source
 from tacit.errors import DataError, UsageError
+from tacit.option_errors import option_places
 from tacit.version import VERSION
 
 from ..small import small_values, write_config, write_corpora
@@ -53,6 +54,42 @@ def test_an_option_in_another_section_is_found(tmp_path: Path, place: str) -> No
     with pytest.raises(UsageError) as caught:
         parse_config(values)
     assert f"unknown option {place!r}; did you mean {MEANT[place]!r}?" in str(caught.value)
+
+
+def test_all_unknown_options_are_told_at_once(tmp_path: Path) -> None:
+    """And in one line; what is missing comes after them."""
+    values = with_settings(small_values(tmp_path), ["model.widht=3", "epsilon=8", "phases.1.clip_nrom=1"])
+    del values["run"]
+    with pytest.raises(UsageError) as caught:
+        parse_config(values, "run.yaml")
+    said = str(caught.value)
+    assert said.startswith("run.yaml: 3 unknown options: ")
+    assert "\n" not in said
+    assert "'model.widht' (did you mean 'width'?)" in said
+    assert "'epsilon' (did you mean 'privacy.budget.epsilon'?)" in said
+    assert "'phases.1.clip_nrom' (did you mean 'clip_norm'?)" in said
+
+
+MISTYPED = {
+    "{name: x, least_score: 0.5, labls: [date]}": "unknown option 'labls'; did you mean 'labels'?",
+    "{name: x, least_score: 0.5, detectors: [{kind: spacy, pipelin: en}]}": (
+        "unknown option 'detectors.0.pipelin'; did you mean 'pipeline'?"
+    ),
+    "{kind: tokens, name: x, word: [Anna]}": "unknown option 'word'; did you mean 'words'?",
+    "{name: x, least_scor: 0.5, patern: []}": "2 unknown options: 'least_scor' (did you mean 'least_score'?), 'patern'",
+    "{name: x}": "option 'least_score' is missing",
+    "": "the file is empty",
+}
+
+
+@pytest.mark.parametrize("content", MISTYPED)
+def test_a_policy_is_checked_as_a_configuration_is(tacit: Tacit, tmp_path: Path, content: str) -> None:
+    """docs/options.md promises it of all options."""
+    (tmp_path / "policy.yaml").write_text(content)
+    gold = tmp_path / "gold.jsonl"
+    gold.write_text('{"text": "Anna came", "spans": []}\n')
+    done = tacit("screen", "--measure", gold, "--balanced", tmp_path / "policy.yaml")
+    assert_one_line(done, 2, f"{tmp_path / 'policy.yaml'}: {MISTYPED[content]}")
 
 
 def test_every_place_that_is_suggested_is_valid(tmp_path: Path) -> None:
