@@ -300,6 +300,53 @@ def test_off_a_terminal_one_line_says_what_is_missing(
     assert sorted(folder.rglob("*")) == before
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("a.csv", b"", "a.csv: the file is empty"),
+        ("a.csv", b"\xef\xbb\xbf", "a.csv: the file is empty"),
+        ("a.jsonl", b"", "a.jsonl: the file is empty"),
+        ("a.json", b"", "a.json: the file is empty"),
+        ("a.txt", b"", "a.txt: the file is empty"),
+        ("a.jsonl.gz", gzip.compress(b""), "a.jsonl.gz: the file is empty"),
+        ("a.jsonl.gz", b"\x1f\x8b\x08", "corrupted or cut short"),
+        ("a.csv", b"text,caf\xe9\n1,2\n", "a.csv, line 1: this is not valid UTF-8"),
+        ("a.csv", b"text,id\ncaf\xe9,2\n", "a.csv, line 2: this is not valid UTF-8"),
+        ("a.jsonl", b'{"text": "caf\xe9"}\n', "a.jsonl, line 1: this is not valid UTF-8"),
+        ("a.json", b'[{"text": "caf\xe9"}]\n', "this is not valid UTF-8"),
+        ("a.jsonl", b'{"text": 3}\n', "a.jsonl, line 1: the field 'text' is not a string"),
+    ],
+)
+def test_a_file_that_cannot_be_begun_with_says_why(
+    tacit: Tacit, folder: Path, name: str, content: bytes, says: str
+) -> None:
+    Path(name).write_bytes(content)
+    assert_one_line(tacit("init", name, *UNITS), 4, says)
+    assert [entry.name for entry in folder.iterdir()] == [name]
+
+
+def test_the_first_file_that_is_not_empty_has_the_names(tacit: Tacit, folder: Path) -> None:
+    """Spark writes a file for each part, also where that has no rows."""
+    write_folder(Path("notes"))
+    Path("notes/part-0.jsonl").write_bytes(b"")
+    assert tacit("init", "notes", *FIELDS, *UNITS).code == 0
+
+
+@pytest.mark.parametrize("name", ["talks.jsonl", "talks.parquet"])
+def test_conversations_are_not_taken_for_text(tacit: Tacit, folder: Path, name: str) -> None:
+    """A configuration was written that `tacit plan` refuses."""
+    talk = [{"role": "user", "content": PRIVATE}, {"role": "assistant", "content": PRIVATE}]
+    if name.endswith("jsonl"):
+        Path(name).write_text((json.dumps({"messages": talk, "who": "p1"}) + "\n") * 50)
+    else:
+        pq.write_table(pa.Table.from_pylist([{"messages": talk, "who": "p1"}] * 50), name)
+    done = tacit("init", name, "--text", "messages", "--user", "who", *UNITS)
+    assert_one_line(done, 2, "--text messages", "name it by --messages messages")
+    assert_one_line(tacit("init", name, "--messages", "who", *UNITS, "--model", "gpt2"), 4, "who")
+    assert PRIVATE not in done.err
+    assert [entry.name for entry in folder.iterdir()] == [name]
+
+
 def test_nothing_is_written_over(tacit: Tacit, folder: Path) -> None:
     write_csv(Path("notes.csv"))
     Path("notes.yaml").write_text("mine")

@@ -12,12 +12,13 @@ import typer
 
 from tacit.cli.made_up import PUBLIC, refuse_others, write_made_up
 from tacit.cli.options import table
-from tacit.errors import UsageError
+from tacit.errors import DataError, TacitError, UsageError
 from tacit.files import quoted
 
 if TYPE_CHECKING:
     from tacit.config.starting import GivenModel, StartKind
     from tacit.corpus.places import Place
+    from tacit.corpus.source import Source
 
 __all__ = ["command"]
 
@@ -76,7 +77,8 @@ def command(
 ) -> None:
     """Write a commented configuration for your own text, which `tacit plan` accepts.
 
-    It reads the names of fields, and neither text nor how many records there are. On a terminal it asks for what no option says.
+    It takes the names of fields from the file, and neither text nor how many records there are; of the first record it looks whether
+    the field holds a text. On a terminal it asks for what no option says.
     """
     if recipes:
         typer.echo(_list_of_recipes())
@@ -122,6 +124,8 @@ def _begin(file: Place, asked: _Asked, out: Path) -> None:
         raise UsageError(f"--epsilon {asked.epsilon:g}: it must be above 0, such as 1, 3 or 8")
     names = _names(file)
     text, document, user = _fields_of(file, names, asked)
+    if names is not None:
+        _refuse_other_values(file, text, asked.messages)
     units = _units(file, asked.units, "users" if user else "documents" if document else "records")
     paths = asked.public if asked.public or asked.folder else _ask_public()
     public = [PublicText(_beside(path, out), _public_field(path, text)) for path in paths]
@@ -222,6 +226,46 @@ def _fields_of(file: Place, names: list[str] | None, asked: _Asked) -> tuple[str
         asked.document or (None if user else _choose("Field with a document's id (enter: none)", names, "")),
         user,
     )
+
+
+def _refuse_other_values(file: Place, text: str | None, messages: str | None) -> None:
+    """The field named for the text must hold one, as the first record shows: `tacit plan` would refuse the configuration.
+
+    Raises:
+        UsageError: it holds a conversation.
+        DataError: it holds anything else, or no record can be read.
+    """
+    from tacit.corpus.source import Source
+
+    if messages is not None:
+        _read_one(Source(file, messages_field=messages))
+        return
+    assert text is not None
+    try:
+        _read_one(Source(file, text_field=text))
+    except DataError as error:
+        if not _is_conversation(file, text):
+            raise error from None
+        raise UsageError(
+            f"--text {text}: in {file} this field holds conversations, lists of messages; name it by --messages {quoted(text)}"
+        ) from None
+
+
+def _is_conversation(file: Place, field: str) -> bool:
+    from tacit.corpus.source import Source
+
+    try:
+        _read_one(Source(file, messages_field=field))
+    except TacitError:
+        return False
+    return True
+
+
+def _read_one(source: Source) -> None:
+    """The first record, of which nothing is kept; its errors name a place and no text."""
+    from tacit.corpus.readers import read_records
+
+    next(read_records(source))
 
 
 def _choose(question: str, names: list[str], default: str | None) -> str | None:

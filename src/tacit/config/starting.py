@@ -107,7 +107,7 @@ def written(start: Start) -> str:
     corpus += [f"{option}: {_said(name)}" for option, name in _fields(start) if name is not None]
     lines = [
         SCHEMA_LINE.format(start.schema),
-        "# Written by `tacit init`, which read names of fields and no text. Relative paths are relative to this file.",
+        "# Written by `tacit init`, which took names of fields and no text. Relative paths are relative to this file.",
         "# All options are in docs/options.md. `tacit plan` says what this one costs, and reads one record.",
         f"title: {_said(start.title)}",
         f"run: {_said(start.run)}   # everything that is made goes here; one folder is one release",
