@@ -19,6 +19,7 @@ from tacit.config.finetune import FinetuneConfig
 from tacit.config.load import config_differences, load_config, parse_config, validated
 from tacit.config.run import RunConfig
 from tacit.config.settings import with_settings
+from tacit.config.shape import weight_files
 from tacit.corpus.columns import header_names, key_names, listed
 from tacit.corpus.readers import read_records
 from tacit.corpus.source import Source
@@ -148,6 +149,29 @@ def test_a_model_of_the_hub_is_told_how_to_come_here(
     missing = tacit("plan", "c.yaml")
     assert_one_line(missing, 4, "/no/model/here: there is no such folder")
     assert "hf download" not in missing.err
+
+
+@pytest.mark.parametrize("kind", [{}, {"kind": "llama"}])
+def test_a_model_of_a_run_that_is_not_made_yet(
+    tacit: Tacit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: dict[str, str]
+) -> None:
+    """As recipes/llama-lora.yaml names one."""
+    monkeypatch.chdir(tmp_path)
+    values = small_values(Path(), model={"folder": "runs/llama-public/release/model", "public": True, **kind})
+    del values["vocabulary"]
+    write_config(tmp_path / "a.yaml", values)
+    done = tacit("plan", "a.yaml")
+    assert_one_line(done, 4, "runs/llama-public/release/model: there is no such folder", "`tacit run`")
+    assert "the release of runs/llama-public, a run that must be made first" in done.err
+    assert "pickled" not in done.err
+
+
+def test_the_folder_alone_says_so_too(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="there is no such folder; give the folder of a saved model"):
+        weight_files(tmp_path / "none" / "model")
+    (tmp_path / "release").mkdir()
+    with pytest.raises(DataError, match=r"there is no model\.safetensors"):
+        weight_files(tmp_path / "release")
 
 
 # fields --------------------------------------------------------------------------------------------------------------
