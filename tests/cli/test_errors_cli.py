@@ -20,7 +20,7 @@ from tacit.config.load import config_differences, load_config, parse_config, val
 from tacit.config.run import RunConfig
 from tacit.config.settings import with_settings
 from tacit.config.shape import weight_files
-from tacit.corpus.columns import header_names, key_names, listed
+from tacit.corpus.columns import header_names, key_names, listed, shown_header
 from tacit.corpus.readers import read_records
 from tacit.corpus.source import Source
 from tacit.errors import DataError, UsageError
@@ -184,9 +184,9 @@ def refused(path: Path, **fields: Any) -> str:
 
 
 def test_a_missing_field_lists_the_headers_names(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text(f"note id,note\n1,{PRIVATE}\n")
-    assert "a field that is there: note id, note" in refused(tmp_path / "a.csv")
-    assert "option id_field to a field that is there: note id, note" in refused(
+    (tmp_path / "a.csv").write_text(f"note_id,note\n1,{PRIVATE}\n")
+    assert "a field that is there: note_id, note" in refused(tmp_path / "a.csv")
+    assert "option id_field to a field that is there: note_id, note" in refused(
         tmp_path / "a.csv", text_field="note", id_field="id"
     )
     row = {"note": PRIVATE, f"{PRIVATE} said": 1, "4711": 2, "author": 3}
@@ -200,7 +200,14 @@ def test_a_missing_field_lists_the_headers_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "row", [f"4711,{PRIVATE}", f"{PRIVATE},she has had a cough for two weeks", f"{PRIVATE},", f'{PRIVATE},"a, b"']
+    "row",
+    [
+        f"4711,{PRIVATE}",
+        f"{PRIVATE} Miller,cough",
+        f"{PRIVATE},she has had a cough for two weeks",
+        f"{PRIVATE},",
+        f'{PRIVATE},"a, b"',
+    ],
 )
 def test_a_row_in_place_of_a_header_is_not_shown(tmp_path: Path, row: str) -> None:
     (tmp_path / "a.csv").write_text(f"{row}\n{row}\n")
@@ -211,6 +218,7 @@ def test_a_row_in_place_of_a_header_is_not_shown(tmp_path: Path, row: str) -> No
 def test_only_names_are_listed(names: list[str]) -> None:
     for name in key_names(names):
         assert re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.-]{0,39}", name)
+    assert all(key_names([name]) for name in shown_header(names))
     shown = header_names(names)
     assert shown == [] or len(shown) == len(names)
     assert all(len(name) <= 40 and len(name.split()) <= 3 for name in shown)

@@ -162,6 +162,34 @@ def test_plain_text_has_no_fields(tacit: Tacit, folder: Path) -> None:
     assert_one_line(tacit("init", "lines.txt", "--text", "x", *UNITS, "--out", "b.yaml"), 2, "no fields")
 
 
+def test_that_a_record_is_a_line_is_said_of_plain_text(tacit: Tacit, folder: Path) -> None:
+    """Whoever has a folder of notes, a file each, may think that each file is one."""
+    said = "record is a line of a file"
+    Path("notes").mkdir()
+    for name in ("a", "b"):
+        Path(f"notes/{name}.txt").write_text(f"{PRIVATE}\n" * 20)
+    done = tacit("init", "notes", *UNITS)
+    assert done.code == 0, done.err
+    assert f"notes: a {said}" in done.out
+    assert f"# A {said}" in Path("notes.yaml").read_text()
+    assert len(list(read_records(Source(load_config(Path("notes.yaml")).private.resolved_path)))) == 40
+    write_csv(Path("table.csv"))
+    of_table = tacit("init", "table.csv", *FIELDS, *UNITS)
+    assert said not in of_table.out + Path("table.yaml").read_text()
+
+
+@pytest.mark.parametrize("first", [f"{PRIVATE} Miller,cough", f"anna,{PRIVATE} since May"])
+def test_a_first_row_that_may_be_text_is_not_shown(tacit: Tacit, folder: Path, first: str) -> None:
+    """It was listed as names of fields, in an error on a terminal that others may see."""
+    Path("notes.csv").write_text(f"{first}\nzq,zq\n")
+    for options in (("--text", "chat"), ("--text", first.split(",")[0], "--user", "who"), ()):
+        done = tacit("init", "notes.csv", *options, *UNITS)
+        assert_one_line(done, 2, "2 columns, and its first row must hold their names")
+        assert PRIVATE not in done.err.replace(" ".join(options), "")
+    Path("named.csv").write_text("note id,chat text\na,b\n")  # such names may be used, and are not shown
+    assert tacit("init", "named.csv", "--text", "chat text", *UNITS).code == 0
+
+
 @pytest.mark.parametrize("name", ["mistral", "roberta"])
 def test_a_given_model_gets_an_adapter_and_needs_no_public_text(tacit: Tacit, folder: Path, name: str) -> None:
     architecture_folder(ALL[name], Path("models-x"))

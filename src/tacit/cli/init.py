@@ -114,7 +114,7 @@ class _Asked:
 
 def _begin(file: Place, asked: _Asked, out: Path) -> None:
     from tacit.config.load import parse_config
-    from tacit.config.starting import PublicText, Start, written
+    from tacit.config.starting import LINES, PublicText, Start, written
     from tacit.strict_yaml import parse_yaml
 
     _refuse_existing(out)
@@ -140,6 +140,7 @@ def _begin(file: Place, asked: _Asked, out: Path) -> None:
         public=tuple(public) or tuple(PublicText(corpus.name, None) for corpus in made),
         text=None if text == "text" or asked.messages is not None else text,
         messages=asked.messages,
+        lines=_format_of(file) == "txt",
         document=document,
         user=user,
         units=units,
@@ -155,6 +156,8 @@ def _begin(file: Place, asked: _Asked, out: Path) -> None:
     typer.echo(
         f"{out}: written, for {units:,} {start.unit}s at epsilon {asked.epsilon:g}; it says how to choose each number."
     )
+    if start.lines:
+        typer.echo(f"{file}: {LINES}.")
     for path in written_text:
         typer.echo(
             f"{path}: made-up everyday English in place of public text. Replace it with public text that is near yours."
@@ -194,6 +197,12 @@ def _names(path: Place) -> list[str] | None:
     return field_names(Source(path))
 
 
+def _format_of(path: Place) -> str:
+    from tacit.corpus.source import Source, files_and_formats
+
+    return files_and_formats(Source(path))[0][1]
+
+
 def _fields_of(file: Place, names: list[str] | None, asked: _Asked) -> tuple[str | None, str | None, str | None]:
     """The fields with text, document's and person's id."""
     if asked.text is not None and asked.messages is not None:
@@ -204,20 +213,18 @@ def _fields_of(file: Place, names: list[str] | None, asked: _Asked) -> tuple[str
             if name is not None:
                 raise UsageError(f"{option}: {file} is plain text, which has no fields; leave it out")
         return None, None, None
-    from tacit.corpus.columns import listed
-
     for option, name in wanted.items():
         if name is not None and name not in names:
-            raise UsageError(f"{option} {name}: there is no such field in {file}; it has {listed(names)}")
+            raise UsageError(f"{option} {name}: there is no such field in {file}; it has {_told(file, names)}")
     if asked.messages is not None:
         return asked.messages, asked.document, asked.user
     if asked.text is None and not _on_terminal():
         if "text" not in names:
-            raise UsageError(f"--text is missing: name the field with the text; {file} has {listed(names)}")
+            raise UsageError(f"--text is missing: name the field with the text; {file} has {_told(file, names)}")
         return "text", asked.document, asked.user
     if asked.text is not None and (asked.units is not None or not _on_terminal()):
         return asked.text, asked.document, asked.user
-    typer.echo(f"{file} has these fields: {listed(names)}")
+    typer.echo(f"{file} has these fields: {_told(file, names)}")
     text = asked.text or _choose("Field with the text", names, "text" if "text" in names else None)
     assert text is not None
     user = asked.user or _choose("Field with a person's id (enter: none)", names, "")
@@ -226,6 +233,15 @@ def _fields_of(file: Place, names: list[str] | None, asked: _Asked) -> tuple[str
         asked.document or (None if user else _choose("Field with a document's id (enter: none)", names, "")),
         user,
     )
+
+
+def _told(file: Place, names: list[str]) -> str:
+    """The names of the fields; of a CSV file, whose first row may be one of private text, only where each is a word like a name."""
+    from tacit.corpus.columns import listed, shown_header
+
+    if _format_of(file) != "csv" or shown_header(names):
+        return listed(names)
+    return f"{len(names)} columns, and its first row must hold their names"
 
 
 def _refuse_other_values(file: Place, text: str | None, messages: str | None) -> None:
@@ -303,8 +319,6 @@ def _ask_public() -> list[Place]:
 
 def _public_field(path: Place, text: str | None) -> str | None:
     """The field with the text: ``text``, or the one of the private corpus."""
-    from tacit.corpus.columns import listed
-
     if not path.exists():
         raise UsageError(f"--public {path}: there is no such file")
     names = _names(path)
@@ -313,7 +327,7 @@ def _public_field(path: Place, text: str | None) -> str | None:
     if text in names:
         return text
     raise UsageError(
-        f"--public {path}: it has no field text{f' or {text}' if text else ''}, but {listed(names)}; rename one"
+        f"--public {path}: it has no field text{f' or {text}' if text else ''}, but {_told(path, names)}; rename one"
     )
 
 
