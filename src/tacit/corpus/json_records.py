@@ -55,10 +55,10 @@ def json_names(path: Place, source: Source) -> list[str]:
 
 
 def _other_keys(objects: Iterator[Numbered]) -> list[str]:
-    """As `_shared_keys`, for an error about one record."""
+    """The keys that the first objects share, for an error about one record; none where another record is malformed."""
     try:
         return _shared_keys(objects, _FEWEST_WITH_A_KEY)
-    except DataError:  # another record is malformed, which is said when it is its turn
+    except DataError:  # it is said when it is that record's turn
         return []
 
 
