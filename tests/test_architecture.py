@@ -26,6 +26,7 @@ BASE = {
     "strict_yaml",
     "progress",
     "by_name",
+    "option_errors",
     "storage",
     "work",
 }  # what every package may use
@@ -38,12 +39,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "strict_yaml": set(),
     "progress": set(),
     "by_name": set(),
+    "option_errors": {"by_name"},
     "storage": {"errors"},
     "clipping": {"errors"},
     "work": {"errors", "files", "progress"},
     "config": {
         "errors",
         "by_name",
+        "option_errors",
         "clipping",
         "files",
         "strict_yaml",
@@ -131,7 +134,7 @@ NARROWER: dict[str, set[str]] = {
     "pipeline/marking.py": BASE | {"config", "corpus", "screening", "vocabulary"},
     "pipeline/scoring.py": BASE | {"config", "runs", "corpus", "scoring"},
     "pipeline/rho.py": BASE | {"config", "runs", "corpus", "privacy", "scoring"},
-    "pipeline/result.py": {"config", "runs", "privacy", "report"},  # the verdict in the report's words
+    "pipeline/result.py": {"config", "files", "runs", "privacy", "report"},  # the verdict in the report's words
     "pipeline/attack_files.py": {"config", "files", "runs", "audit"},
     "pipeline/pages.py": BASE | {"config", "runs", "privacy", "audit", "release", "report"},
     "pipeline/membership.py": BASE | {"config", "corpus", "screening", "screen_plan", "audit"},

@@ -377,7 +377,12 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no such configuration file"):
         load_config(tmp_path)
     path = tmp_path / "run.yaml"
-    for content, said in ((b"\xff\xfe", "not UTF-8"), (b"", "a mapping"), (b"run: \x00", "not valid YAML")):
+    for content, said in (
+        (b"\xff\xfe", "not UTF-8"),
+        (b"", "the file is empty"),
+        (b"- 1", "a mapping"),
+        (b"run: \x00", "not valid YAML"),
+    ):
         path.write_bytes(content)
         with pytest.raises(UsageError, match=said):
             load_config(path)

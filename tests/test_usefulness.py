@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,7 @@ def test_too_few_units_for_the_epsilon() -> None:
     needed = units_needed(1.0, DELTA, make_plan(config).parameters)
     (words,) = [warning for warning in make_plan(config).warnings if warning.startswith("privacy")]
     assert f"{needed:,} units" in words
+    assert re.search(r"for no choice of batch and steps is what is learned above 0\.\d\d of the noise", words)
 
 
 def test_the_ratio_is_that_of_training() -> None:

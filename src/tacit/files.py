@@ -10,6 +10,7 @@ import errno
 import json
 import os
 import re
+import shlex
 import shutil
 import sqlite3
 import sys
@@ -27,6 +28,7 @@ __all__ = [
     "one_line_of_storage",
     "open_truncated",
     "private_folder",
+    "quoted",
     "read_json",
     "read_result",
     "real_path",
@@ -97,6 +99,15 @@ def read_result(path: Path) -> Any:
     if not isinstance(values, dict | list):
         raise DataError(f"{path}: missing or damaged; bring it back, or use another run folder")
     return values
+
+
+def quoted(path: Path | str) -> str:
+    """A path as an argument of a command that somebody is told to run: a shell takes it as one word.
+
+    >>> quoted("runs/notes"), quoted("runs/my notes")
+    ('runs/notes', "'runs/my notes'")
+    """
+    return shlex.quote(str(path))
 
 
 def real_path(path: Path) -> Path:

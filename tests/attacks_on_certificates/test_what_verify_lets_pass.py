@@ -9,6 +9,7 @@ did, and ends in what says no now.
 
 from __future__ import annotations
 
+import getpass
 import hashlib
 import json
 import os
@@ -18,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
 from tacit.cli.sign import command as sign
 from tacit.errors import LedgerError
@@ -527,7 +527,7 @@ def test_a_release_that_is_changed_while_the_passphrase_is_typed(
         shutil.copytree(forged, run / "release")
         return "secret"
 
-    monkeypatch.setattr(typer, "prompt", swapped)
+    monkeypatch.setattr(getpass, "getpass", swapped)
     monkeypatch.delenv("TACIT_KEY_PASSPHRASE", raising=False)
     with pytest.raises(LedgerError, match="not signed, since it does not verify"):
         sign(run, key)

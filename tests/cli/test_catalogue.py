@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
 from pathlib import Path
@@ -154,3 +155,33 @@ def _signing_key(path: Path) -> None:
     key = Ed25519PrivateKey.generate()
     path.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
     path.chmod(0o600)
+
+
+SOURCES = Path(__file__).parents[2] / "src" / "tacit"
+_BEGINNING = re.compile(r"(`|^  )tacit [a-z]+ $")
+"""Of a command that somebody is told to run, up to its path."""
+
+
+def unquoted_paths(source: str) -> list[int]:
+    """Lines on which a suggested command has a path that a shell may take for several words."""
+    found: list[int] = []
+    for text in (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.JoinedStr)):
+        for before, after in zip(text.values, text.values[1:], strict=False):
+            if not isinstance(before, ast.Constant) or not _BEGINNING.search(str(before.value)):
+                continue
+            value = after.value if isinstance(after, ast.FormattedValue) else None
+            call = value.func if isinstance(value, ast.Call) else None
+            if not isinstance(call, ast.Name) or call.id != "quoted":
+                found.append(after.lineno)
+    return found
+
+
+@pytest.mark.parametrize("path", sorted(SOURCES.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCES)))
+def test_a_suggested_command_quotes_its_path(path: Path) -> None:
+    assert unquoted_paths(path.read_text(encoding="utf-8")) == []
+
+
+def test_a_path_without_quotes_is_found() -> None:
+    assert unquoted_paths('f"see `tacit verify {folder.root}`"') == [1]
+    assert unquoted_paths('f"  tacit plan {out}"') == [1]
+    assert unquoted_paths('f"see `tacit verify {quoted(folder.root)}`"') == []

@@ -226,7 +226,13 @@ def test_a_bad_configuration_is_one_line_and_leaves_nothing(
 
 @pytest.mark.parametrize(
     ("content", "part"),
-    [(b"a: [1\nb: 2\n", ":2: not valid YAML"), (b"\xff\xfe", "not UTF-8"), (b"- 1\n", "mapping"), (b"", "mapping")],
+    [
+        (b"a: [1\nb: 2\n", ":2: not valid YAML"),
+        (b"\xff\xfe", "not UTF-8"),
+        (b"- 1\n", "mapping"),
+        (b"", "the file is empty"),
+        (b"# a\n", "the file is empty"),
+    ],
 )
 def test_a_file_that_is_no_configuration(tacit: Tacit, tmp_path: Path, content: bytes, part: str) -> None:
     (tmp_path / "config.yaml").write_bytes(content)
@@ -499,3 +505,15 @@ def test_memory_that_was_refused_is_told_from_other_errors(error: BaseException,
     wrapped = ValueError("while reading")
     wrapped.__cause__ = error
     assert is_out_of_memory(error) == is_out_of_memory(wrapped) == is_memory
+
+
+def test_what_the_papers_corollary_claims_is_printed_in_lines(tacit: Tacit) -> None:
+    """The same numbers as in JSON, and no Python."""
+    histogram = ("accountant", "histogram", "--noise-stddev", "200", "--max-words", "256", "--threshold", "1370")
+    claim = tacit(*histogram, "--delta", "1e-9", "--json").json["hoory_claim"]
+    done = tacit(*histogram, "--delta", "1e-9")
+    assert done.code == 0
+    assert "{" not in done.out
+    printed = dict(line.split(": ") for line in done.out.splitlines())
+    found = {name.removeprefix("hoory claim, "): float(value) for name, value in printed.items() if "hoory" in name}
+    assert found == {name.replace("_", " "): pytest.approx(value, rel=1e-5) for name, value in claim.items()}

@@ -16,13 +16,15 @@ from tacit.cli.main import app
 from tacit.cli.reference import all_commands
 from tacit.config.compare import ComparisonConfig
 from tacit.config.finetune import FinetuneConfig
-from tacit.config.load import config_differences, load_config, option_places, parse_config, validated
+from tacit.config.load import config_differences, load_config, parse_config, validated
 from tacit.config.run import RunConfig
 from tacit.config.settings import with_settings
-from tacit.corpus.columns import header_names, key_names, listed
+from tacit.config.shape import weight_files
+from tacit.corpus.columns import header_names, key_names, listed, shown_header
 from tacit.corpus.readers import read_records
 from tacit.corpus.source import Source
 from tacit.errors import DataError, UsageError
+from tacit.option_errors import option_places
 from tacit.version import VERSION
 
 from ..small import small_values, write_config, write_corpora
@@ -53,6 +55,42 @@ def test_an_option_in_another_section_is_found(tmp_path: Path, place: str) -> No
     with pytest.raises(UsageError) as caught:
         parse_config(values)
     assert f"unknown option {place!r}; did you mean {MEANT[place]!r}?" in str(caught.value)
+
+
+def test_all_unknown_options_are_told_at_once(tmp_path: Path) -> None:
+    """And in one line; what is missing comes after them."""
+    values = with_settings(small_values(tmp_path), ["model.widht=3", "epsilon=8", "phases.1.clip_nrom=1"])
+    del values["run"]
+    with pytest.raises(UsageError) as caught:
+        parse_config(values, "run.yaml")
+    said = str(caught.value)
+    assert said.startswith("run.yaml: 3 unknown options: ")
+    assert "\n" not in said
+    assert "'model.widht' (did you mean 'width'?)" in said
+    assert "'epsilon' (did you mean 'privacy.budget.epsilon'?)" in said
+    assert "'phases.1.clip_nrom' (did you mean 'clip_norm'?)" in said
+
+
+MISTYPED = {
+    "{name: x, least_score: 0.5, labls: [date]}": "unknown option 'labls'; did you mean 'labels'?",
+    "{name: x, least_score: 0.5, detectors: [{kind: spacy, pipelin: en}]}": (
+        "unknown option 'detectors.0.pipelin'; did you mean 'pipeline'?"
+    ),
+    "{kind: tokens, name: x, word: [Anna]}": "unknown option 'word'; did you mean 'words'?",
+    "{name: x, least_scor: 0.5, patern: []}": "2 unknown options: 'least_scor' (did you mean 'least_score'?), 'patern'",
+    "{name: x}": "option 'least_score' is missing",
+    "": "the file is empty",
+}
+
+
+@pytest.mark.parametrize("content", MISTYPED)
+def test_a_policy_is_checked_as_a_configuration_is(tacit: Tacit, tmp_path: Path, content: str) -> None:
+    """docs/options.md promises it of all options."""
+    (tmp_path / "policy.yaml").write_text(content)
+    gold = tmp_path / "gold.jsonl"
+    gold.write_text('{"text": "Anna came", "spans": []}\n')
+    done = tacit("screen", "--measure", gold, "--balanced", tmp_path / "policy.yaml")
+    assert_one_line(done, 2, f"{tmp_path / 'policy.yaml'}: {MISTYPED[content]}")
 
 
 def test_every_place_that_is_suggested_is_valid(tmp_path: Path) -> None:
@@ -113,6 +151,29 @@ def test_a_model_of_the_hub_is_told_how_to_come_here(
     assert "hf download" not in missing.err
 
 
+@pytest.mark.parametrize("kind", [{}, {"kind": "llama"}])
+def test_a_model_of_a_run_that_is_not_made_yet(
+    tacit: Tacit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: dict[str, str]
+) -> None:
+    """As recipes/llama-lora.yaml names one."""
+    monkeypatch.chdir(tmp_path)
+    values = small_values(Path(), model={"folder": "runs/llama-public/release/model", "public": True, **kind})
+    del values["vocabulary"]
+    write_config(tmp_path / "a.yaml", values)
+    done = tacit("plan", "a.yaml")
+    assert_one_line(done, 4, "runs/llama-public/release/model: there is no such folder", "`tacit run`")
+    assert "the release of runs/llama-public, a run that must be made first" in done.err
+    assert "pickled" not in done.err
+
+
+def test_the_folder_alone_says_so_too(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="there is no such folder; give the folder of a saved model"):
+        weight_files(tmp_path / "none" / "model")
+    (tmp_path / "release").mkdir()
+    with pytest.raises(DataError, match=r"there is no model\.safetensors"):
+        weight_files(tmp_path / "release")
+
+
 # fields --------------------------------------------------------------------------------------------------------------
 
 
@@ -123,9 +184,9 @@ def refused(path: Path, **fields: Any) -> str:
 
 
 def test_a_missing_field_lists_the_headers_names(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text(f"note id,note\n1,{PRIVATE}\n")
-    assert "a field that is there: note id, note" in refused(tmp_path / "a.csv")
-    assert "option id_field to a field that is there: note id, note" in refused(
+    (tmp_path / "a.csv").write_text(f"note_id,note\n1,{PRIVATE}\n")
+    assert "a field that is there: note_id, note" in refused(tmp_path / "a.csv")
+    assert "option id_field to a field that is there: note_id, note" in refused(
         tmp_path / "a.csv", text_field="note", id_field="id"
     )
     row = {"note": PRIVATE, f"{PRIVATE} said": 1, "4711": 2, "author": 3}
@@ -139,7 +200,14 @@ def test_a_missing_field_lists_the_headers_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "row", [f"4711,{PRIVATE}", f"{PRIVATE},she has had a cough for two weeks", f"{PRIVATE},", f'{PRIVATE},"a, b"']
+    "row",
+    [
+        f"4711,{PRIVATE}",
+        f"{PRIVATE} Miller,cough",
+        f"{PRIVATE},she has had a cough for two weeks",
+        f"{PRIVATE},",
+        f'{PRIVATE},"a, b"',
+    ],
 )
 def test_a_row_in_place_of_a_header_is_not_shown(tmp_path: Path, row: str) -> None:
     (tmp_path / "a.csv").write_text(f"{row}\n{row}\n")
@@ -150,6 +218,7 @@ def test_a_row_in_place_of_a_header_is_not_shown(tmp_path: Path, row: str) -> No
 def test_only_names_are_listed(names: list[str]) -> None:
     for name in key_names(names):
         assert re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.-]{0,39}", name)
+    assert all(key_names([name]) for name in shown_header(names))
     shown = header_names(names)
     assert shown == [] or len(shown) == len(names)
     assert all(len(name) <= 40 and len(name.split()) <= 3 for name in shown)

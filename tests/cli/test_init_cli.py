@@ -7,15 +7,18 @@ import gzip
 import json
 import os
 import pty
+import shlex
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tacit.cli.made_up import PUBLIC
 from tacit.cli.recipes import RECIPES
 from tacit.config.load import load_config
 from tacit.config.starting import PublicText, Start, written
@@ -136,6 +139,20 @@ def test_every_format_gives_a_configuration(tacit: Tacit, folder: Path, name: st
     assert "tacit run notes.yaml" in done.out
 
 
+def test_the_next_commands_are_of_whole_words(tacit: Tacit, folder: Path) -> None:
+    """As a shell reads them, also where names have spaces."""
+    write_csv(Path("notes.csv"))
+    done = tacit("init", "notes.csv", *FIELDS, *UNITS, "--out", "my notes.yaml")
+    assert done.code == 0, done.err
+    lines = done.out.split("Next:\n")[1].split("      what")[0] + done.out.split("anything is spent")[1]
+    assert [shlex.split(line) for line in lines.splitlines()] == [
+        ["tacit", "plan", "my notes.yaml"],
+        ["tacit", "run", "my notes.yaml"],
+        ["tacit", "verify", "runs/my notes"],
+        ["tacit", "report", "runs/my notes"],
+    ]
+
+
 def test_plain_text_has_no_fields(tacit: Tacit, folder: Path) -> None:
     Path("lines.txt").write_text(f"{PRIVATE}\n" * 50)
     assert tacit("init", "lines.txt", *UNITS).code == 0
@@ -143,6 +160,34 @@ def test_plain_text_has_no_fields(tacit: Tacit, folder: Path) -> None:
     assert config.privacy.unit == "record"
     assert len(list(read_records(Source(config.private.resolved_path)))) == 50
     assert_one_line(tacit("init", "lines.txt", "--text", "x", *UNITS, "--out", "b.yaml"), 2, "no fields")
+
+
+def test_that_a_record_is_a_line_is_said_of_plain_text(tacit: Tacit, folder: Path) -> None:
+    """Whoever has a folder of notes, a file each, may think that each file is one."""
+    said = "record is a line of a file"
+    Path("notes").mkdir()
+    for name in ("a", "b"):
+        Path(f"notes/{name}.txt").write_text(f"{PRIVATE}\n" * 20)
+    done = tacit("init", "notes", *UNITS)
+    assert done.code == 0, done.err
+    assert f"notes: a {said}" in done.out
+    assert f"# A {said}" in Path("notes.yaml").read_text()
+    assert len(list(read_records(Source(load_config(Path("notes.yaml")).private.resolved_path)))) == 40
+    write_csv(Path("table.csv"))
+    of_table = tacit("init", "table.csv", *FIELDS, *UNITS)
+    assert said not in of_table.out + Path("table.yaml").read_text()
+
+
+@pytest.mark.parametrize("first", [f"{PRIVATE} Miller,cough", f"anna,{PRIVATE} since May"])
+def test_a_first_row_that_may_be_text_is_not_shown(tacit: Tacit, folder: Path, first: str) -> None:
+    """It was listed as names of fields, in an error on a terminal that others may see."""
+    Path("notes.csv").write_text(f"{first}\nzq,zq\n")
+    for options in (("--text", "chat"), ("--text", first.split(",")[0], "--user", "who"), ()):
+        done = tacit("init", "notes.csv", *options, *UNITS)
+        assert_one_line(done, 2, "2 columns, and its first row must hold their names")
+        assert PRIVATE not in done.err.replace(" ".join(options), "")
+    Path("named.csv").write_text("note id,chat text\na,b\n")  # such names may be used, and are not shown
+    assert tacit("init", "named.csv", "--text", "chat text", *UNITS).code == 0
 
 
 @pytest.mark.parametrize("name", ["mistral", "roberta"])
@@ -283,15 +328,117 @@ def test_off_a_terminal_one_line_says_what_is_missing(
     assert sorted(folder.rglob("*")) == before
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("a.csv", b"", "a.csv: the file is empty"),
+        ("a.csv", b"\xef\xbb\xbf", "a.csv: the file is empty"),
+        ("a.jsonl", b"", "a.jsonl: the file is empty"),
+        ("a.json", b"", "a.json: the file is empty"),
+        ("a.txt", b"", "a.txt: the file is empty"),
+        ("a.jsonl.gz", gzip.compress(b""), "a.jsonl.gz: the file is empty"),
+        ("a.jsonl.gz", b"\x1f\x8b\x08", "corrupted or cut short"),
+        ("a.csv", b"text,caf\xe9\n1,2\n", "a.csv, line 1: this is not valid UTF-8"),
+        ("a.csv", b"text,id\ncaf\xe9,2\n", "a.csv, line 2: this is not valid UTF-8"),
+        ("a.jsonl", b'{"text": "caf\xe9"}\n', "a.jsonl, line 1: this is not valid UTF-8"),
+        ("a.json", b'[{"text": "caf\xe9"}]\n', "this is not valid UTF-8"),
+        ("a.jsonl", b'{"text": 3}\n', "a.jsonl, line 1: the field 'text' is not a string"),
+    ],
+)
+def test_a_file_that_cannot_be_begun_with_says_why(
+    tacit: Tacit, folder: Path, name: str, content: bytes, says: str
+) -> None:
+    Path(name).write_bytes(content)
+    assert_one_line(tacit("init", name, *UNITS), 4, says)
+    assert [entry.name for entry in folder.iterdir()] == [name]
+
+
+def test_the_first_file_that_is_not_empty_has_the_names(tacit: Tacit, folder: Path) -> None:
+    """Spark writes a file for each part, also where that has no rows."""
+    write_folder(Path("notes"))
+    Path("notes/part-0.jsonl").write_bytes(b"")
+    assert tacit("init", "notes", *FIELDS, *UNITS).code == 0
+
+
+@pytest.mark.parametrize("name", ["talks.jsonl", "talks.parquet"])
+def test_conversations_are_not_taken_for_text(tacit: Tacit, folder: Path, name: str) -> None:
+    """A configuration was written that `tacit plan` refuses."""
+    talk = [{"role": "user", "content": PRIVATE}, {"role": "assistant", "content": PRIVATE}]
+    if name.endswith("jsonl"):
+        Path(name).write_text((json.dumps({"messages": talk, "who": "p1"}) + "\n") * 50)
+    else:
+        pq.write_table(pa.Table.from_pylist([{"messages": talk, "who": "p1"}] * 50), name)
+    done = tacit("init", name, "--text", "messages", "--user", "who", *UNITS)
+    assert_one_line(done, 2, "--text messages", "name it by --messages messages")
+    assert_one_line(tacit("init", name, "--messages", "who", *UNITS, "--model", "gpt2"), 4, "who")
+    assert PRIVATE not in done.err
+    assert [entry.name for entry in folder.iterdir()] == [name]
+
+
 def test_nothing_is_written_over(tacit: Tacit, folder: Path) -> None:
     write_csv(Path("notes.csv"))
     Path("notes.yaml").write_text("mine")
-    Path("public-text.jsonl").write_text('{"text": "mine"}\n')
     assert_one_line(tacit("init", "notes.csv", *FIELDS, *UNITS), 2, "notes.yaml", "--out")
     assert_one_line(tacit("init", "--recipe", "user-chats", "--out", "notes.yaml"), 2, "notes.yaml")
     assert Path("notes.yaml").read_text() == "mine"
-    assert tacit("init", "notes.csv", *FIELDS, *UNITS, "--out", "b.yaml").code == 0
-    assert Path("public-text.jsonl").read_text() == '{"text": "mine"}\n'
+
+
+def _other(path: Path) -> None:
+    path.write_text(json.dumps({"text": PRIVATE}) + "\n")
+
+
+def _folder(path: Path) -> None:
+    path.mkdir()
+
+
+def _link_to_nothing(path: Path) -> None:
+    path.symlink_to("gone.jsonl")
+
+
+def _longer(path: Path) -> None:
+    """The made-up text and one line more, as of somebody who added their own."""
+    PUBLIC.write(path)
+    path.write_text(path.read_text() + json.dumps({"text": PRIVATE}) + "\n")
+
+
+@pytest.mark.parametrize("put", [_other, _longer, _folder, _link_to_nothing])
+def test_what_has_the_name_of_made_up_text_is_not_taken_for_it(
+    tacit: Tacit, folder: Path, put: Callable[[Path], None]
+) -> None:
+    """It would be listed as public, and learned without noise."""
+    write_csv(Path("notes.csv"))
+    put(Path("public-text.jsonl"))
+    before = sorted(folder.rglob("*"))
+    done = tacit("init", "notes.csv", *FIELDS, *UNITS)
+    assert_one_line(done, 2, "public-text.jsonl is there already, and is not written over", "--public")
+    assert PRIVATE not in done.err
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_public_text_of_that_name_can_be_named(tacit: Tacit, folder: Path) -> None:
+    write_csv(Path("notes.csv"))
+    _other(Path("public-text.jsonl"))
+    done = tacit("init", "notes.csv", *FIELDS, *UNITS, "--public", "public-text.jsonl")
+    assert done.code == 0, done.err
+    assert load_config(Path("notes.yaml")).public[0].path == "public-text.jsonl"
+    assert "made-up" not in done.out
+
+
+def test_made_up_text_that_is_there_is_used_again(tacit: Tacit, folder: Path) -> None:
+    write_csv(Path("notes.csv"))
+    for out in ("a.yaml", "b.yaml"):
+        assert tacit("init", "notes.csv", *FIELDS, *UNITS, "--out", out).code == 0
+    again = tacit("init", "--recipe", "clinical-notes")
+    assert again.code == 0, again.err
+
+
+@pytest.mark.parametrize("name", ["chats.jsonl", "public-text.jsonl"])
+def test_a_recipe_takes_no_text_of_the_users_for_made_up(tacit: Tacit, folder: Path, name: str) -> None:
+    _other(Path(name))
+    before = sorted(folder.rglob("*"))
+    done = tacit("init", "--recipe", "user-chats")
+    assert_one_line(done, 2, f"{name} is there already, and is not written over", "--out")
+    assert sorted(folder.rglob("*")) == before
 
 
 def answers(folder: Path, arguments: list[str], lines: list[str]) -> tuple[int, str]:

@@ -207,7 +207,7 @@ def test_a_bad_corpus_and_bad_policies(run: Tacit, tmp_path: Path) -> None:
         file.write('{"note": "n9", "text": "Jennifer\n')
     assert_one_line(run(config_in(tmp_path)), 4, "notes.jsonl, line 6")
     (tmp_path / "bad.yaml").write_text("{name: x, least_score: 2}")
-    assert_one_line(run(config_in(tmp_path, screening={"conservative": str(tmp_path / "bad.yaml")})), 4, "bad.yaml")
+    assert_one_line(run(config_in(tmp_path, screening={"conservative": str(tmp_path / "bad.yaml")})), 2, "bad.yaml")
     assert_one_line(run(config_in(tmp_path, screening={"balanced": str(tmp_path / "no.yaml")})), 4, "no.yaml")
     assert_one_line(run(config_in(tmp_path, screening={"data_point": "word"})), 2, "screening.data_point")
     assert not (tmp_path / "run").exists()

@@ -15,7 +15,7 @@ import yaml
 from pydantic import TypeAdapter
 
 from tacit.corpus.records import Record
-from tacit.errors import DataError, UsageError
+from tacit.errors import UsageError
 from tacit.randomness import KeyedRandomness
 from tacit.screening.adapters.common import TextByText
 from tacit.screening.adapters.contents import contents_digest, model_place
@@ -148,7 +148,7 @@ def test_with_its_one_line_it_screens_a_corpus(tmp_path: Path) -> None:
 
 def test_without_its_line_it_is_refused(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text("{name: mine, least_score: 0.5, detectors: [{kind: vowels, folder: model}]}")
-    with pytest.raises(DataError, match="'presidio', 'spacy', 'huggingface', 'precomputed'"):
+    with pytest.raises(UsageError, match="'presidio', 'spacy', 'huggingface', 'precomputed'"):
         load_policy(tmp_path / "mine.yaml")
 
 

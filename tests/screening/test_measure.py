@@ -58,6 +58,14 @@ def test_against_sets_of_characters() -> None:
     assert values["gamma_upper"] == miss_rate_upper(found.misses, 400)
 
 
+def test_where_nothing_is_marked_there_is_no_precision() -> None:
+    """None of nothing is neither right nor wrong: 1 would be the best there is."""
+    [found] = measure([Marks({"Anna came": []})], iter([GoldRecord("Anna came", ((0, 4, "name"),))]))
+    values = found.to_dict()
+    assert values["precision"] is None
+    assert (values["recall"], values["marked_share"]) == (0, 0)
+
+
 def bound_is_exact(bound: Callable[[int, int, float], float]) -> bool:
     """At the bound, as few misses as were seen have probability 1 - confidence: no more (wrong), no less (loose)."""
     cases = [(0, 200, 0.95), (20, 200, 0.95), (3, 7, 0.9), (199, 200, 0.95), (1, 40_000, 0.99)]

@@ -9,7 +9,7 @@ import spacy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit.errors import DataError
+from tacit.errors import DataError, TacitError, UsageError
 from tacit.screening.policy import POLICIES, Policy, PolicyOptions, in_turn, load_policy, package_policy
 from tacit.screening.spans import merged
 
@@ -104,22 +104,22 @@ def test_a_file_of_the_users_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "part"),
+    ("content", "kind", "part"),
     [
-        (b"name: [", "not valid YAML"),
-        (b"name: x\nname: y\n", "not valid YAML"),
-        (b"\xff", "cannot be read"),
-        (b"- 1", "whole file"),
-        (b"name: x", "least_score"),
-        (b"{name: x, least_score: 2}", "least_score"),
-        (b"{name: x, least_score: 0.5, colour: red}", "colour"),
-        (b"{name: x, least_score: 0.5, patterns: [{label: a, pattern: '(a)\\1'}]}", "item 1 (a)"),
+        (b"name: [", DataError, "not valid YAML"),
+        (b"name: x\nname: y\n", DataError, "not valid YAML"),
+        (b"\xff", DataError, "cannot be read"),
+        (b"- 1", UsageError, "whole file"),
+        (b"name: x", UsageError, "least_score"),
+        (b"{name: x, least_score: 2}", UsageError, "least_score"),
+        (b"{name: x, least_score: 0.5, colour: red}", UsageError, "colour"),
+        (b"{name: x, least_score: 0.5, patterns: [{label: a, pattern: '(a)\\1'}]}", DataError, "item 1 (a)"),
     ],
 )
-def test_a_bad_file_is_one_line(tmp_path: Path, content: bytes, part: str) -> None:
+def test_a_bad_file_is_one_line(tmp_path: Path, content: bytes, kind: type[TacitError], part: str) -> None:
     file = tmp_path / "bad.yaml"
     file.write_bytes(content)
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(kind) as caught:
         load_policy(file)
     message = str(caught.value)
     assert message.startswith(str(file))

@@ -64,6 +64,15 @@ def test_table(run: Run, gold: Path) -> None:
     assert "recall of 1 phone" in out
 
 
+def test_a_precision_of_nothing_is_a_dash(run: Run, gold: Path, tmp_path: Path) -> None:
+    policy = tmp_path / "mine.yaml"
+    policy.write_text("{name: mine, least_score: 1, labels: [nothing-has-this]}")
+    code, out, _ = run("--measure", gold, "--balanced", policy)
+    assert code == 0
+    (row,) = [line for line in out.splitlines() if line.startswith("precision")]
+    assert row.split()[-2] == "-"
+
+
 def test_a_policy_of_the_users_own(run: Run, gold: Path, tmp_path: Path) -> None:
     policy = tmp_path / "mine.yaml"
     policy.write_text("{name: mine, least_score: 0.3, patterns: [{label: colour, pattern: blue}]}")

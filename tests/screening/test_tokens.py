@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.errors import DataError
+from tacit.errors import DataError, TacitError, UsageError
 from tacit.screening.alike import caught_alike
 from tacit.screening.measure import GoldRecord, measure
 from tacit.screening.policy import PolicyOptions, load_policy, package_policy
@@ -62,21 +62,21 @@ def test_the_packages_lists() -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "kind"),
     [
-        "{kind: tokens, name: x, least_score: 0.3}",
-        "{kind: tokens, name: x, detectors: [{kind: spacy, pipeline: en}]}",
-        "{kind: tokens, name: x, words: ['two words']}",
-        "{kind: tokens, name: x, words: ['']}",
-        "{kind: tokens, name: x, patterns: ['(?<=Mr )Smith']}",
-        "{kind: tokens, name: x, patterns: ['.*']}",
-        "{kind: tokens, name: x, lists: [mine]}",
-        "{kind: sentences, name: x}",
+        ("{kind: tokens, name: x, least_score: 0.3}", UsageError),
+        ("{kind: tokens, name: x, detectors: [{kind: spacy, pipeline: en}]}", UsageError),
+        ("{kind: tokens, name: x, words: ['two words']}", UsageError),
+        ("{kind: tokens, name: x, words: ['']}", UsageError),
+        ("{kind: tokens, name: x, patterns: ['(?<=Mr )Smith']}", DataError),
+        ("{kind: tokens, name: x, patterns: ['.*']}", DataError),
+        ("{kind: tokens, name: x, lists: [mine]}", UsageError),
+        ("{kind: sentences, name: x}", UsageError),
     ],
 )
-def test_nothing_that_reads_more_than_a_token_can_be_written(text: str, tmp_path: Path) -> None:
+def test_nothing_that_reads_more_than_a_token_can_be_written(text: str, kind: type[TacitError], tmp_path: Path) -> None:
     (tmp_path / "p.yaml").write_text(text)
-    with pytest.raises(DataError, match=re.escape(str(tmp_path / "p.yaml"))) as caught:
+    with pytest.raises(kind, match=re.escape(str(tmp_path / "p.yaml"))) as caught:
         load_policy(tmp_path / "p.yaml")
     assert "\n" not in str(caught.value)
 

@@ -73,12 +73,15 @@ def check_histogram(noise_stddev: float | None, max_words: int) -> None:
 
 
 def show(values: dict[str, Any], as_json: bool) -> None:
-    """Print named numbers, one a line or as JSON."""
+    """Print named numbers, one a line or as JSON"""
     if as_json:
         print_json(values)
         return
     for name, value in values.items():
-        if value is not None:
+        if isinstance(value, dict):  # all of it is computed here, and nothing given
+            for inner, one in value.items():
+                typer.echo(f"{name}, {inner}: ".replace("_", " ") + _printed(f"{name}.{inner}", one))
+        elif value is not None:
             typer.echo(f"{name.replace('_', ' ')}: {_printed(name, value)}")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from tacit.cli.options import ConfigArgument, SetOption
+from tacit.files import quoted
 
 __all__ = ["command"]
 
@@ -20,7 +21,9 @@ def command(config: ConfigArgument, settings: SetOption = None) -> None:
 
     done = finetune(load_finetune(config, settings or ()), TerminalReporter())
     typer.echo(done.statement)
-    typer.echo(f"model and certificate: {done.folder}/release; `tacit verify {done.folder}` recomputes the certificate")
+    typer.echo(
+        f"model and certificate: {done.folder}/release; `tacit verify {quoted(done.folder)}` recomputes the certificate"
+    )
     if done.scores is not None:
         typer.echo(f"exact scores, for the curator: {done.scores}")
     else:

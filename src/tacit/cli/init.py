@@ -10,16 +10,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tacit.cli.made_up import PUBLIC, refuse_others, write_made_up
 from tacit.cli.options import table
-from tacit.errors import UsageError
+from tacit.errors import DataError, TacitError, UsageError
+from tacit.files import quoted
 
 if TYPE_CHECKING:
     from tacit.config.starting import GivenModel, StartKind
     from tacit.corpus.places import Place
+    from tacit.corpus.source import Source
 
 __all__ = ["command"]
 
-_MADE_UP = "public-text.jsonl"
 _SCHEMA = "tacit.schema.json"
 _LENGTH = 128
 """Positions of a row, where a given model has so many."""
@@ -75,7 +77,8 @@ def command(
 ) -> None:
     """Write a commented configuration for your own text, which `tacit plan` accepts.
 
-    It reads the names of fields, and neither text nor how many records there are. On a terminal it asks for what no option says.
+    It takes the names of fields from the file, and neither text nor how many records there are; of the first record it looks whether
+    the field holds a text. On a terminal it asks for what no option says.
     """
     if recipes:
         typer.echo(_list_of_recipes())
@@ -111,7 +114,7 @@ class _Asked:
 
 def _begin(file: Place, asked: _Asked, out: Path) -> None:
     from tacit.config.load import parse_config
-    from tacit.config.starting import PublicText, Start, written
+    from tacit.config.starting import LINES, PublicText, Start, written
     from tacit.strict_yaml import parse_yaml
 
     _refuse_existing(out)
@@ -121,20 +124,23 @@ def _begin(file: Place, asked: _Asked, out: Path) -> None:
         raise UsageError(f"--epsilon {asked.epsilon:g}: it must be above 0, such as 1, 3 or 8")
     names = _names(file)
     text, document, user = _fields_of(file, names, asked)
+    if names is not None:
+        _refuse_other_values(file, text, asked.messages)
     units = _units(file, asked.units, "users" if user else "documents" if document else "records")
     paths = asked.public if asked.public or asked.folder else _ask_public()
     public = [PublicText(_beside(path, out), _public_field(path, text)) for path in paths]
-    made_up = out.parent / _MADE_UP
-    needs_public = not public and asked.folder is None
+    made = () if public or asked.folder is not None else (PUBLIC,)
+    refuse_others(out.parent, made, f"if it is public text, name it with --public {PUBLIC.name}; else move it away")
     kind, given = (asked.model, None) if asked.folder is None else _given(asked.folder, out)
     start = Start(
         title=f"{asked.model if given is None else 'LoRA'} on {_stem(file)}",
         run=f"runs/{_stem(out)}",
         schema=_SCHEMA,
         private=_beside(file, out),
-        public=(PublicText(_MADE_UP, None),) if needs_public else tuple(public),
+        public=tuple(public) or tuple(PublicText(corpus.name, None) for corpus in made),
         text=None if text == "text" or asked.messages is not None else text,
         messages=asked.messages,
+        lines=_format_of(file) == "txt",
         document=document,
         user=user,
         units=units,
@@ -144,16 +150,17 @@ def _begin(file: Place, asked: _Asked, out: Path) -> None:
     )
     said = written(start)
     config = parse_config(parse_yaml(said), str(out), out.parent)
-    if needs_public:
-        _write_public(made_up)
+    written_text = write_made_up(out.parent, made)
     _write_new(out, said)
     _write_schema(out)
     typer.echo(
         f"{out}: written, for {units:,} {start.unit}s at epsilon {asked.epsilon:g}; it says how to choose each number."
     )
-    if needs_public:
+    if start.lines:
+        typer.echo(f"{file}: {LINES}.")
+    for path in written_text:
         typer.echo(
-            f"{made_up}: made-up everyday English in place of public text. Replace it with public text that is near yours."
+            f"{path}: made-up everyday English in place of public text. Replace it with public text that is near yours."
         )
     typer.echo(_next(out, config.resolved_run))
 
@@ -190,6 +197,12 @@ def _names(path: Place) -> list[str] | None:
     return field_names(Source(path))
 
 
+def _format_of(path: Place) -> str:
+    from tacit.corpus.source import Source, files_and_formats
+
+    return files_and_formats(Source(path))[0][1]
+
+
 def _fields_of(file: Place, names: list[str] | None, asked: _Asked) -> tuple[str | None, str | None, str | None]:
     """The fields with text, document's and person's id."""
     if asked.text is not None and asked.messages is not None:
@@ -200,20 +213,18 @@ def _fields_of(file: Place, names: list[str] | None, asked: _Asked) -> tuple[str
             if name is not None:
                 raise UsageError(f"{option}: {file} is plain text, which has no fields; leave it out")
         return None, None, None
-    from tacit.corpus.columns import listed
-
     for option, name in wanted.items():
         if name is not None and name not in names:
-            raise UsageError(f"{option} {name}: there is no such field in {file}; it has {listed(names)}")
+            raise UsageError(f"{option} {name}: there is no such field in {file}; it has {_told(file, names)}")
     if asked.messages is not None:
         return asked.messages, asked.document, asked.user
     if asked.text is None and not _on_terminal():
         if "text" not in names:
-            raise UsageError(f"--text is missing: name the field with the text; {file} has {listed(names)}")
+            raise UsageError(f"--text is missing: name the field with the text; {file} has {_told(file, names)}")
         return "text", asked.document, asked.user
     if asked.text is not None and (asked.units is not None or not _on_terminal()):
         return asked.text, asked.document, asked.user
-    typer.echo(f"{file} has these fields: {listed(names)}")
+    typer.echo(f"{file} has these fields: {_told(file, names)}")
     text = asked.text or _choose("Field with the text", names, "text" if "text" in names else None)
     assert text is not None
     user = asked.user or _choose("Field with a person's id (enter: none)", names, "")
@@ -222,6 +233,55 @@ def _fields_of(file: Place, names: list[str] | None, asked: _Asked) -> tuple[str
         asked.document or (None if user else _choose("Field with a document's id (enter: none)", names, "")),
         user,
     )
+
+
+def _told(file: Place, names: list[str]) -> str:
+    """The names of the fields; of a CSV file, whose first row may be one of private text, only where each is a word like a name."""
+    from tacit.corpus.columns import listed, shown_header
+
+    if _format_of(file) != "csv" or shown_header(names):
+        return listed(names)
+    return f"{len(names)} columns, and its first row must hold their names"
+
+
+def _refuse_other_values(file: Place, text: str | None, messages: str | None) -> None:
+    """The field named for the text must hold one, as the first record shows: `tacit plan` would refuse the configuration.
+
+    Raises:
+        UsageError: it holds a conversation.
+        DataError: it holds anything else, or no record can be read.
+    """
+    from tacit.corpus.source import Source
+
+    if messages is not None:
+        _read_one(Source(file, messages_field=messages))
+        return
+    assert text is not None
+    try:
+        _read_one(Source(file, text_field=text))
+    except DataError as error:
+        if not _is_conversation(file, text):
+            raise error from None
+        raise UsageError(
+            f"--text {text}: in {file} this field holds conversations, lists of messages; name it by --messages {quoted(text)}"
+        ) from None
+
+
+def _is_conversation(file: Place, field: str) -> bool:
+    from tacit.corpus.source import Source
+
+    try:
+        _read_one(Source(file, messages_field=field))
+    except TacitError:
+        return False
+    return True
+
+
+def _read_one(source: Source) -> None:
+    """The first record, of which nothing is kept; its errors name a place and no text."""
+    from tacit.corpus.readers import read_records
+
+    next(read_records(source))
 
 
 def _choose(question: str, names: list[str], default: str | None) -> str | None:
@@ -259,8 +319,6 @@ def _ask_public() -> list[Place]:
 
 def _public_field(path: Place, text: str | None) -> str | None:
     """The field with the text: ``text``, or the one of the private corpus."""
-    from tacit.corpus.columns import listed
-
     if not path.exists():
         raise UsageError(f"--public {path}: there is no such file")
     names = _names(path)
@@ -269,7 +327,7 @@ def _public_field(path: Place, text: str | None) -> str | None:
     if text in names:
         return text
     raise UsageError(
-        f"--public {path}: it has no field text{f' or {text}' if text else ''}, but {listed(names)}; rename one"
+        f"--public {path}: it has no field text{f' or {text}' if text else ''}, but {_told(path, names)}; rename one"
     )
 
 
@@ -307,13 +365,6 @@ def _write_new(path: Path, said: str) -> None:
         file.write(said)
 
 
-def _write_public(path: Path) -> None:
-    from tacit.corpus.synthetic import SyntheticPublic, write_public
-
-    if not path.exists():
-        write_public(path, SyntheticPublic())
-
-
 def _write_schema(out: Path) -> None:
     """Beside the configuration, so that an editor needs no network."""
     from tacit.cli.schema import schema_text
@@ -324,8 +375,8 @@ def _write_schema(out: Path) -> None:
 
 
 def _next(out: Path, run: Path) -> str:
-    lines = [f"  tacit plan {out}      what it costs, before anything is spent", f"  tacit run {out}"]
-    lines += [f"  tacit verify {run}", f"  tacit report {run}"]
+    lines = [f"  tacit plan {quoted(out)}      what it costs, before anything is spent", f"  tacit run {quoted(out)}"]
+    lines += [f"  tacit verify {quoted(run)}", f"  tacit report {quoted(run)}"]
     return "\n".join(["Next:", *lines])
 
 
@@ -349,7 +400,9 @@ def _copy(name: str, out: Path | None) -> None:
     _refuse_existing(path)
     said = recipe_text(name)
     config = parse_config(parse_yaml(said), str(path), path.parent)
-    made = RECIPES[name].write_corpora(path.parent)
+    corpora = RECIPES[name].corpora
+    refuse_others(path.parent, corpora, "move it away, or name a file in another folder with --out")
+    made = write_made_up(path.parent, corpora)
     _write_new(path, said)
     _write_schema(path)
     typer.echo(f"{path}: written, with made-up text to try it on: {', '.join(str(corpus) for corpus in made)}")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
+
+from tacit.cli import made_up
+from tacit.cli.made_up import MadeUp
 
 __all__ = ["RECIPES", "Recipe", "recipe_text"]
 
@@ -15,11 +16,11 @@ class Recipe:
 
     Args:
         words: what it is, in a line.
-        write_corpora: writes the made-up text that it names into a folder, unless it is there, and returns where.
+        corpora: the made-up text that it names.
     """
 
     words: str
-    write_corpora: Callable[[Path], list[Path]]
+    corpora: tuple[MadeUp, ...]
 
 
 def recipe_text(name: str) -> str:
@@ -29,43 +30,13 @@ def recipe_text(name: str) -> str:
     return files("tacit").joinpath(f"recipes/{name}.yaml").read_text(encoding="utf-8")
 
 
-def _notes(folder: Path) -> Path:
-    from tacit.corpus.synthetic import SyntheticPrivate, write_private
-
-    path = folder / "clinical-notes.jsonl"
-    if not path.exists():
-        write_private(path, SyntheticPrivate())
-    return path
-
-
-def _public(folder: Path) -> Path:
-    from tacit.corpus.synthetic import SyntheticPublic, write_public
-
-    path = folder / "public-text.jsonl"
-    if not path.exists():
-        write_public(path, SyntheticPublic())
-    return path
-
-
-def _chats(folder: Path) -> Path:
-    from tacit.corpus.synthetic_chats import SyntheticChats, write_chats
-
-    path = folder / "chats.jsonl"
-    if not path.exists():
-        write_chats(path, SyntheticChats())
-    return path
-
-
 RECIPES: dict[str, Recipe] = {
     "clinical-notes": Recipe(
-        "a DP vocabulary and a DP BERT, every patient protected (Hoory et al. 2021)",
-        lambda folder: [_notes(folder), _public(folder)],
+        "a DP vocabulary and a DP BERT, every patient protected (Hoory et al. 2021)", (made_up.NOTES, made_up.PUBLIC)
     ),
     "support-chats": Recipe(
-        "chats redacted and split, an LSTM trained by turns (CRT, Zhao et al. 2022)", lambda folder: [_chats(folder)]
+        "chats redacted and split, an LSTM trained by turns (CRT, Zhao et al. 2022)", (made_up.CHATS,)
     ),
-    "user-chats": Recipe(
-        "a DP GPT-2 of chats, every customer protected", lambda folder: [_chats(folder), _public(folder)]
-    ),
+    "user-chats": Recipe("a DP GPT-2 of chats, every customer protected", (made_up.CHATS, made_up.PUBLIC)),
 }
 """By name; `tacit init --list` shows them."""

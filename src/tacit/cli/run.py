@@ -13,6 +13,7 @@ import typer
 
 from tacit.cli.options import ConfigArgument, SetOption
 from tacit.errors import UsageError
+from tacit.files import quoted
 from tacit.pipeline.order import stage_names
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def command(config: ConfigArgument, until: UntilOption = None, settings: SetOpti
         run_until(options, until, TerminalReporter(), ranks)
         if until == "evaluation":
             _show_scores(options)
-        typer.echo(f"Stopped after {until}, as asked; `tacit run {config}` goes on.")
+        typer.echo(f"Stopped after {until}, as asked; `tacit run {quoted(config)}` goes on.")
 
     _run_on_ranks(config, work, settings or ())
 

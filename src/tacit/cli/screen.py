@@ -248,7 +248,7 @@ def _rows(found: dict[str, dict[str, Any]]) -> list[list[str]]:
         "documents with a miss": "documents_with_a_miss",
         "characters marked": "marked_share",
     }
-    rows = [[title, *(f"{values[key]:.4f}" for values in both)] for title, key in numbers.items()]
+    rows = [[title, *(_number(values[key], ".4f") for values in both)] for title, key in numbers.items()]
     rows.insert(1, ["leave a trace", *(_number(values["not_alike"], ".4f") for values in both)])
     rows.append([f"gamma at most ({percent} %)", upper(both[0]["gamma_upper"]), "-"])
     rows.append([f"leave a trace, at most ({percent} %)", _upper(both[0]["gamma_alike_upper"]), "-"])

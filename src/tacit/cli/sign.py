@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import getpass
 import os
+import warnings
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
@@ -49,5 +51,20 @@ def command(
 
 
 def _ask() -> bytes:
+    """The passphrase, which is never shown: where no terminal can hide it, it is not read.
+
+    Raises:
+        UsageError: there is no terminal, and the environment has none.
+    """
     given = os.environ.get(_PASSPHRASE)
-    return (typer.prompt("Passphrase", hide_input=True) if given is None else given).encode()
+    if given is not None:
+        return given.encode()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", getpass.GetPassWarning)  # it comes before anything is asked or read
+        try:
+            return getpass.getpass("Passphrase: ").encode()
+        except (getpass.GetPassWarning, EOFError):
+            pass
+    raise UsageError(
+        f"the key is encrypted, and there is no terminal to ask for its passphrase on; give it in the environment as {_PASSPHRASE}"
+    )

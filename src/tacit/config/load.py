@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
-import itertools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_origin
+from typing import Any, TypeVar
 
 import pydantic
 import yaml
 from pydantic import BaseModel
 
-from tacit.by_name import ByName
 from tacit.config.base import beside, expanded
 from tacit.config.phases import PHASES
 from tacit.config.run import RunConfig, check_meaning
@@ -20,98 +17,12 @@ from tacit.config.settings import with_settings
 from tacit.config.shape import missing_folder, read_config
 from tacit.config.vocabulary import VocabularyOptions
 from tacit.errors import UsageError
+from tacit.option_errors import in_one_line
 from tacit.strict_yaml import parse_yaml
 
-__all__ = ["config_differences", "load_config", "option_places", "parse_config", "read_yaml", "validated"]
+__all__ = ["config_differences", "load_config", "parse_config", "read_yaml", "validated"]
 
 C = TypeVar("C", bound=BaseModel)
-
-
-def _field_names(location: tuple[Any, ...], root: type[BaseModel]) -> list[str]:
-    """The valid option names at the place where an unknown one was found."""
-    model: Any = root
-    for part in location[:-1]:
-        if isinstance(part, int) or part in PHASES:
-            model = PHASES.get(part, model) if isinstance(part, str) else model
-            continue
-        field = getattr(model, "model_fields", {}).get(part)
-        if field is None:
-            continue
-        model = _model_in(field.annotation) or model
-    return list(model.model_fields)
-
-
-def _model_in(annotation: Any) -> type[BaseModel] | None:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    for argument in getattr(annotation, "__args__", ()):
-        found = _model_in(argument)
-        if found is not None:
-            return found
-    return None
-
-
-def _explain(error: dict[str, Any], source: str, root: type[BaseModel]) -> str:
-    inner = (*PHASES, "TupleUnit")
-    location = ".".join(
-        str(part) for part in error["loc"] if part not in inner and not str(part).startswith("literal[")
-    )
-    if error["type"] == "extra_forbidden":
-        return f"{source}: unknown option {location!r}; {_hint(error['loc'], location, root)}"
-    if error["type"] in ("model_type", "dict_type", "model_attributes_type"):
-        return f"{source}: option {location!r} is a section: write its options below it, or {{name: value, ...}}"
-    if error["type"] == "missing":
-        return f"{source}: option {location!r} is missing"
-    return f"{source}: option {location!r}: {error['msg'][0].lower()}{error['msg'][1:]}"
-
-
-def _hint(found: tuple[Any, ...], location: str, root: type[BaseModel]) -> str:
-    """What may be meant by an unknown option: one of its name elsewhere, or one here that is spelled nearly so."""
-    name, here = str(found[-1]), _field_names(found, root)
-    longer = [own for own in here if own.startswith(f"{name}_")]  # text_field for text
-    if longer:
-        return f"did you mean {longer[0]!r}?"
-    elsewhere = _nearest([place for place in option_places(root) if place.split(".")[-1] == name], location)
-    if elsewhere is not None:
-        return f"did you mean {elsewhere!r}?"
-    near = difflib.get_close_matches(name, here, n=1, cutoff=0.5)
-    return f"did you mean {near[0]!r}?" if near else f"valid here: {', '.join(here)}"
-
-
-def _nearest(places: Sequence[str], location: str) -> str | None:
-    """The place that has most of its sections in common with the location, of these the shortest; None where there is none."""
-
-    def rank(place: str) -> tuple[int, int]:
-        pairs = zip(place.split(".")[:-1], location.split(".")[:-1], strict=False)
-        common = len(list(itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)))
-        return -common, place.count(".")
-
-    return min(places, key=rank, default=None)
-
-
-def option_places(root: type[BaseModel]) -> list[str]:
-    """The dotted places of all options, such as ``privacy.budget.epsilon``; ``N`` stands for the number of a list's item."""
-    found: list[str] = []
-    waiting: list[tuple[str, type[BaseModel]]] = [("", root)]
-    while waiting:
-        place, model = waiting.pop(0)
-        for name, field in model.model_fields.items():
-            here = f"{place}{name}"
-            found.append(here)
-            waiting += [(f"{here}.{item}", inner) for item, inner in _sections(field.annotation)]
-    return list(dict.fromkeys(found))
-
-
-def _sections(annotation: Any, item: str = "") -> list[tuple[str, type[BaseModel]]]:
-    """The sections that an option holds, and how one of several is named."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return [(item, annotation)]
-    for one in getattr(annotation, "__metadata__", ()):
-        if isinstance(one, ByName):
-            return [(item, model) for model in one.registry.values()]
-    origin, inner = get_origin(annotation), get_args(annotation)
-    item = "N." if origin is tuple else "NAME." if origin is dict else item
-    return [one for part in inner for one in _sections(part, item)]
 
 
 def parse_config(values: Any, source: str = "configuration", folder: Path | None = None) -> RunConfig:
@@ -150,9 +61,7 @@ def validated(kind: type[C], values: Any, source: str, folder: Path | None = Non
     try:
         return kind.model_validate(values, context=beside(place))
     except pydantic.ValidationError as error:
-        # A misspelt required option is both unknown and missing: the unknown name is what helps.
-        errors = sorted(error.errors(include_input=False), key=lambda found: found["type"] != "extra_forbidden")
-        raise UsageError(_explain(dict(errors[0]), source, kind)) from None
+        raise UsageError(in_one_line(error, source, kind, PHASES)) from None
 
 
 _OWN = {"phases": "tacit run", "documents": "tacit finetune", "tasks": "tacit compare"}
@@ -204,9 +113,12 @@ def read_yaml(path: Path, settings: Sequence[str] = ()) -> Any:
     """The plain values of a YAML file, in which ``settings``, such as ``privacy.budget.epsilon=3``, replace single ones.
 
     Raises:
-        UsageError: there is no such file, it is not YAML, or a setting has no place in it.
+        UsageError: there is no such file, it is empty or not YAML, or a setting has no place in it.
     """
-    return with_settings(_parsed(path), settings)
+    values = with_settings(_parsed(path), settings)
+    if values is None:
+        raise UsageError(f"{path}: the file is empty: it holds no option; see `recipes/`")
+    return values
 
 
 def _parsed(path: Path) -> Any:

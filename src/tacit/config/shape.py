@@ -63,12 +63,18 @@ def shape_of(options: ModelOptions) -> ModelShape:
 
 
 def missing_folder(named: str, folder: Path) -> DataError:
-    """That there is no folder of a model, and how to bring a model of the Hub to this machine if the name is one of there.
+    """That there is no folder of a model, and how it comes here: as a run's release, or from the Hub if the name is one of there.
 
     Args:
         named: as the configuration names it, such as ``bert-base-uncased`` or ``organisation/name``.
         folder: where that is.
     """
+    run = _run_of(folder)
+    if run is not None:
+        return DataError(
+            f"{folder}: there is no such folder; it is of the release of {run}, a run that must be made first: `tacit run` of its "
+            "configuration"
+        )
     if not _HUB_NAME.fullmatch(named):
         return DataError(f"{folder}: there is no such folder; give the folder of a saved model")
     place = f"models/{named.rpartition('/')[2]}"
@@ -76,6 +82,17 @@ def missing_folder(named: str, folder: Path) -> DataError:
         f"{folder}: there is no such folder, and nothing is downloaded: for a model of the Hugging Face Hub run `hf download {named} "
         f"--local-dir {place}` on a machine with a network, bring the folder here, and name it: folder: {place}"
     )
+
+
+def _run_of(folder: Path) -> Path | None:
+    """The run in whose release a folder lies, by its name.
+
+    >>> _run_of(Path("runs/notes/release/model")), _run_of(Path("models/release"))
+    (PosixPath('runs/notes'), None)
+    """
+    parts = folder.parts
+    at = max((place for place, part in enumerate(parts[:-1]) if part == "release"), default=0)
+    return Path(*parts[:at]) if at else None
 
 
 def read_config(folder: Path) -> tuple[str, dict[str, Any]]:
@@ -208,8 +225,10 @@ def weight_files(folder: Path) -> list[Path]:
     """The files that hold the weights of the model in a folder: safetensors only, since reading a pickle can run code.
 
     Raises:
-        DataError: there are none, or not all that the index names.
+        DataError: there is no such folder, there are none, or not all that the index names.
     """
+    if not folder.exists():
+        raise missing_folder(str(folder), folder)
     index = folder / "model.safetensors.index.json"
     names = ["model.safetensors"]
     if not (folder / names[0]).is_file() and index.is_file():

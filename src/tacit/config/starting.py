@@ -29,6 +29,10 @@ _AUDITS: dict[StartKind, str] = {
 }
 
 
+LINES = "a record is a line of a file; where it should be a whole file, write JSON lines with an object a file"
+"""Of plain text, for the configuration and for whoever asked for it."""
+
+
 @dataclass(frozen=True)
 class Start:
     """What has to be known of a text and of its owner's wishes.
@@ -47,6 +51,7 @@ class Start:
         model: the kind of a new model; of a given one the kind that is asked the same.
         messages: the field with a conversation, where the records are such; in place of ``text``.
         given: the model that is given, if one is; it has its own tokenizer, and is trained by an adapter.
+        lines: whether the format is plain text, of which each line is a record.
     """
 
     title: str
@@ -62,6 +67,7 @@ class Start:
     model: StartKind
     given: GivenModel | None = None
     messages: str | None = None
+    lines: bool = False
 
     @property
     def unit(self) -> str:
@@ -107,7 +113,7 @@ def written(start: Start) -> str:
     corpus += [f"{option}: {_said(name)}" for option, name in _fields(start) if name is not None]
     lines = [
         SCHEMA_LINE.format(start.schema),
-        "# Written by `tacit init`, which read names of fields and no text. Relative paths are relative to this file.",
+        "# Written by `tacit init`, which took names of fields and no text. Relative paths are relative to this file.",
         "# All options are in docs/options.md. `tacit plan` says what this one costs, and reads one record.",
         f"title: {_said(start.title)}",
         f"run: {_said(start.run)}   # everything that is made goes here; one folder is one release",
@@ -123,6 +129,7 @@ def written(start: Start) -> str:
         f"  budget: {{epsilon: {_number(start.epsilon)}, delta: {_number(start.delta)}}}",
         "",
         "# The text that must not leak. id_field and user_field name columns; user_field is needed for unit: user.",
+        *([f"# {LINES[0].upper()}{LINES[1:]}."] if start.lines else []),
         "private:",
         *(f"  {line}" for line in corpus),
         "",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-__all__ = ["MOST_NAMES", "header_names", "key_names", "listed"]
+__all__ = ["MOST_NAMES", "header_names", "key_names", "listed", "shown_header"]
 
 MOST_NAMES = 20
 """A list of more names is no help."""
@@ -38,6 +38,18 @@ def header_names(names: Iterable[str]) -> list[str]:
         len(name) <= 40 and len(name.split()) <= 3 and key_names(name.split()) == name.split() for name in found
     )
     return found if looks and all(found) else []
+
+
+def shown_header(names: Iterable[str]) -> list[str]:
+    """A header's names, for an error, or none of them where one is no single word that looks like a name.
+
+    It asks more than `header_names`, since whoever gives a wrong name may have a file without a header.
+
+    >>> shown_header(["note_id", "text"]), shown_header(["Anna Miller", "cough"])
+    (['note_id', 'text'], [])
+    """
+    found = [name.strip() for name in names]
+    return found if key_names(found) == found else []
 
 
 def listed(names: Iterable[str]) -> str:

@@ -40,25 +40,33 @@ def _read_objects(path: Place, source: Source, objects: Callable[[Place, int], I
     for number, where, values in objects(path, source.max_record_bytes):
         for option, name in wanted:
             if name not in values:
-                others = _shared_keys(objects(path, source.max_record_bytes), _FEWEST_WITH_A_KEY)
-                raise no_field(option, name, where, others)
+                raise no_field(option, name, where, _other_keys(objects(path, source.max_record_bytes)))
         yield record_of(values, f"{file}:{number}", where, source)
 
 
 def jsonl_names(path: Place, source: Source) -> list[str]:
     """The keys that all the first objects of a file of lines have and that look like names."""
-    return _shared_keys(objects_by_line(path, source.max_record_bytes), 1)
+    return _shared_keys(objects_by_line(path, source.max_record_bytes))
 
 
 def json_names(path: Place, source: Source) -> list[str]:
     """The keys that all the first objects of an array have and that look like names."""
-    return _shared_keys(objects_of_array(path, source.max_record_bytes), 1)
+    return _shared_keys(objects_of_array(path, source.max_record_bytes))
 
 
-def _shared_keys(objects: Iterator[Numbered], fewest: int) -> list[str]:
-    """The keys that all of a file's first objects have, if there are so many: a key of one record may be text of its own."""
+def _other_keys(objects: Iterator[Numbered]) -> list[str]:
+    """The keys that the first objects share, for an error about one record; none where another record is malformed."""
     try:
-        first = [values for _, _, values in itertools.islice(objects, _LOOKED_AT)]
-    except DataError:  # another record is malformed, which is said when it is its turn
+        return _shared_keys(objects, _FEWEST_WITH_A_KEY)
+    except DataError:  # it is said when it is that record's turn
         return []
+
+
+def _shared_keys(objects: Iterator[Numbered], fewest: int = 1) -> list[str]:
+    """The keys that all of a file's first objects have, if there are so many: a key of one record may be text of its own.
+
+    Raises:
+        DataError: one of these objects is malformed.
+    """
+    first = [values for _, _, values in itertools.islice(objects, _LOOKED_AT)]
     return [] if len(first) < fewest else key_names(name for name in first[0] if all(name in one for one in first))

@@ -16,7 +16,7 @@ from typing import IO, TypeVar
 from tacit.corpus.places import Place, open_place, unzipped
 from tacit.errors import DataError
 
-__all__ = ["UNREADABLE", "attempt", "numbered_lines", "open_bytes", "place_of", "too_long", "without_marks"]
+__all__ = ["UNREADABLE", "attempt", "is_empty", "numbered_lines", "open_bytes", "place_of", "too_long", "without_marks"]
 
 _MARKS = re.compile(b"(?:" + re.escape(codecs.BOM_UTF8) + b")+")
 
@@ -52,6 +52,17 @@ def open_bytes(path: Place) -> IO[bytes]:
     """The file's bytes, unpacked where its name ends in .gz."""
     opener = unzipped if path.suffix.lower() == ".gz" else open_place
     return attempt(lambda: opener(path), (OSError,), f"{path}: the file cannot be opened; check its permissions")
+
+
+def is_empty(path: Place) -> bool:
+    """Whether a file has no bytes but encoding marks.
+
+    Raises:
+        DataError: it cannot be read.
+    """
+    problem = "the file cannot be read: it is corrupted or cut short (bad gzip data?)"
+    with open_bytes(path) as file:
+        return not without_marks(attempt(lambda: file.read(1 << 10), UNREADABLE, f"{path}: {problem}"))
 
 
 def numbered_lines(path: Place, most_bytes: int) -> Iterator[tuple[int, str]]:

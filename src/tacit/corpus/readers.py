@@ -13,6 +13,7 @@ from typing import Any
 
 from tacit.corpus.formats import FIELD_NAMES, READERS
 from tacit.corpus.json_records import OBJECTS
+from tacit.corpus.lines import is_empty
 from tacit.corpus.places import Place
 from tacit.corpus.records import Record
 from tacit.corpus.source import Source, files_and_formats
@@ -62,15 +63,18 @@ def no_record(source: Source) -> DataError:
 
 
 def field_names(source: Source) -> list[str] | None:
-    """The names of the fields in the first file of a source; None where its format has none, as plain text.
+    """The names of the fields in the first file of a source that is not empty; None where its format has none, as plain text.
 
     Of a table it is the header, of JSON those keys of all the first objects that look like names. No value is looked at, and
     nothing is counted.
 
     Raises:
-        DataError: as `read_records`; or no names can be told.
+        DataError: as `read_records`; or all files are empty, or no names can be told.
     """
-    path, format_ = files_and_formats(source)[0]
+    files = files_and_formats(source)
+    path, format_ = next(((path, format_) for path, format_ in files if not is_empty(path)), (None, ""))
+    if path is None:
+        raise DataError(f"{source.path}: {'the file is' if len(files) == 1 else 'all its files are'} empty")
     if format_ not in FIELD_NAMES:
         return None
     names = FIELD_NAMES[format_](path, source)

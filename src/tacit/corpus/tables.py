@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tacit.corpus.arrow_files import arrow_batches, broken_arrow, checked_batch
-from tacit.corpus.columns import header_names
+from tacit.corpus.columns import header_names, shown_header
 from tacit.corpus.fields import no_field, record_of, wanted_fields
 from tacit.corpus.lines import attempt, numbered_lines, place_of, too_long
 from tacit.corpus.places import Place, native_file
@@ -87,7 +87,7 @@ def _check_columns(columns: Sequence[str], source: Source, place: str) -> None:
     """The fields that the source asks for are there, each once: of two columns with one name nobody knows which one is meant."""
     for option, name in wanted_fields(source):
         if name not in columns:
-            raise no_field(option, name, place, header_names(columns))
+            raise no_field(option, name, place, shown_header(columns))
         if columns.count(name) > 1:
             raise DataError(f"{place}: there are {columns.count(name)} columns {name!r} ({option}); rename all but one")
 

@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 from tacit.config import TupleUnit
+from tacit.files import quoted
 from tacit.privacy.certificate_file import read_certificate
 from tacit.privacy.rounded import upper
 from tacit.privacy.strict_json import read_number
@@ -48,7 +49,7 @@ class RunResult:
             lines, shares = confidentiality_lines(self.certificate), missed_shares(self.certificate)
             said = confidentiality_verdict(lines, shares)
             return (
-                f"{said.headline}. {said.paragraph} `tacit confidentiality {self.folder.root}` says all of it. The report is "
+                f"{said.headline}. {said.paragraph} `tacit confidentiality {quoted(self.folder.root)}` says all of it. The report is "
                 f"{report}."
             )
         if self.certificate["status"] != "proved":
@@ -65,5 +66,5 @@ class RunResult:
             f"e^{epsilon}, give or take {upper(self.delta)} (differential privacy with epsilon {epsilon}). "
             f"Someone who gives even odds that a given {unit} is in the corpus guesses right at most {even_odds:.1f} % of "
             f"the time with the release in hand. It does not protect what several {unit}s have in common.{cut} "
-            f"The report is {report}; `tacit verify {self.folder.root}` recomputes the certificate."
+            f"The report is {report}; `tacit verify {quoted(self.folder.root)}` recomputes the certificate."
         )

@@ -129,8 +129,8 @@ def _of_training(config: RunConfig, phases: tuple[Phase, ...], parameters: int) 
     if best < 1:
         needed = factor * units_needed(budget.epsilon, budget.delta, parameters)
         found.append(
-            f"privacy: {units:.0f} training units are too few for {parameters:,} parameters at epsilon {budget.epsilon:g}: with "
-            f"no batch and no number of steps what is learned is above {best:.2f} of the noise. It takes about {needed:,} units, "
+            f"privacy: {units:.0f} training units are too few for {parameters:,} parameters at epsilon {budget.epsilon:g}: for "
+            f"no choice of batch and steps is what is learned above {best:.2f} of the noise. It takes about {needed:,} units, "
             "a smaller model, or a larger epsilon; compare with the model after its public phase"
         )
     return found

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.errors import LedgerError, UsageError
+from tacit.files import quoted
 from tacit.privacy.accounting.accountant import joint_epsilon
 from tacit.privacy.certificate_file import read_certificate
 from tacit.privacy.ledger import Ledger
@@ -111,7 +112,9 @@ def _compare(folder: RunFolder, stated: dict[str, Any]) -> None:
         same = spends == stated["spends"] and ledger.certified_head == stated["ledger_head"]
         same = same and _begins_alike(ledger, stated)
         if not same or any(stated[name] != value for name, value in header.items()):
-            raise LedgerError(f"{folder.root}: the certificate is not of this ledger; see `tacit verify {folder.root}`")
+            raise LedgerError(
+                f"{folder.root}: the certificate is not of this ledger; see `tacit verify {quoted(folder.root)}`"
+            )
 
 
 def _begins_alike(ledger: Ledger, stated: dict[str, Any]) -> bool:
@@ -128,7 +131,7 @@ def _with_its_start(place: Path, stated: dict[str, Any]) -> dict[str, Any]:
     """The certificate, if the releases that it says it began with are those whose spends it counts: these are composed."""
     if not check_start(stated).holds:
         raise LedgerError(
-            f"{place}: the certificate counts other spends than its start has; see `tacit verify {place}`"
+            f"{place}: the certificate counts other spends than its start has; see `tacit verify {quoted(place)}`"
         )
     return stated
 

@@ -13,7 +13,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tacit.errors import LedgerError
-from tacit.files import atomic_folder, write_json
+from tacit.files import atomic_folder, quoted, write_json
 from tacit.privacy.accounting.accountant import joint_epsilon
 from tacit.privacy.certificate import bind_model, file_digests
 from tacit.privacy.certificate_file import read_certificate
@@ -54,8 +54,8 @@ def is_released(folder: RunFolder, ledger: Ledger) -> bool:
     is_this = stated["ledger_head"] == ledger.certified_head and float(first["delta"]) == header.delta
     if not is_this or not math.isclose(read_number(first["epsilon"]), epsilon, rel_tol=1e-6):
         raise LedgerError(
-            f"{folder.certificate} does not certify what {folder.ledger} holds; `tacit verify {folder.root}` says what differs. Put "
-            "back the release and the ledger that belong together"
+            f"{folder.certificate} does not certify what {folder.ledger} holds; `tacit verify {quoted(folder.root)}` says what "
+            "differs. Put back the release and the ledger that belong together"
         )
     return True
 

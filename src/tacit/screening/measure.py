@@ -72,6 +72,8 @@ class Measured:
     def to_dict(self, confidence: float = CONFIDENCE) -> dict[str, Any]:
         """Ready for JSON. The bounds bound this policy's rate of misses: gamma in pi's place, delta_2 in pi_c's.
 
+        ``precision`` is None where nothing was marked.
+
         ``not_alike`` and ``gamma_alike_upper`` count as missed what is not caught without a trace; None where that was not measured.
         """
         secrets = self.spans.total()
@@ -80,7 +82,7 @@ class Measured:
         labels = sorted(self.spans.items())
         return {
             "recall": self.found.total() / secrets,
-            "precision": self.both / self.marked if self.marked else 1.0,
+            "precision": self.both / self.marked if self.marked else None,
             "per_label": {label: self.found[label] / count for label, count in labels},
             "alike_per_label": None
             if self.alike is None

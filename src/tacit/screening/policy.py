@@ -18,10 +18,11 @@ import pydantic
 import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
-from tacit.errors import DataError
+from tacit.errors import DataError, UsageError
 from tacit.files import refuse_pipe
+from tacit.option_errors import in_one_line
 from tacit.screening.adapters.contents import contents_digest
-from tacit.screening.adapters.registry import DetectorOptions, detector_from_options
+from tacit.screening.adapters.registry import DETECTORS, DetectorOptions, detector_from_options
 from tacit.screening.core import CoreDetector
 from tacit.screening.missed import Spotter
 from tacit.screening.safe import UnsafeSentences
@@ -192,7 +193,8 @@ def load_policy(path: Path) -> Policy | TokenPolicy:
     """A policy from a user's file.
 
     Raises:
-        DataError: the file cannot be read, is no YAML, has a wrong field, or an unsafe pattern; one line that names it.
+        UsageError: it has an unknown, missing or impossible option, or none.
+        DataError: the file cannot be read, is no YAML, or has an unsafe pattern; one line that names it.
     """
     options = load_policy_options(path)
     try:
@@ -206,6 +208,7 @@ def load_policy_options(path: Path) -> PolicyOptions | TokenPolicyOptions:
     """What a user's file says, without making its detectors.
 
     Raises:
+        UsageError: as `load_policy`.
         DataError: as `load_policy`, but for patterns.
     """
     refuse_pipe(path)
@@ -221,11 +224,11 @@ def _parsed(text: str, place: str, folder: Path) -> PolicyOptions | TokenPolicyO
         values: Any = parse_yaml(text)
     except yaml.YAMLError:
         raise DataError(f"{place}: this is not valid YAML") from None
+    if values is None:
+        raise UsageError(f"{place}: the file is empty: it holds no option; see docs/options.md")
+    kind = TokenPolicyOptions if isinstance(values, dict) and "kind" in values else PolicyOptions
     try:
-        if isinstance(values, dict) and "kind" in values:
-            return TokenPolicyOptions.model_validate(values)
-        return PolicyOptions.model_validate(values, context=folder)
+        return kind.model_validate(values, context=folder)
     except pydantic.ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-    field = ".".join(map(str, first["loc"])) or "the whole file"
-    raise DataError(f"{place}: {field}: {first['msg']}")
+        message = in_one_line(error, place, kind, DETECTORS)
+    raise UsageError(message)
