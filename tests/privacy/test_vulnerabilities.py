@@ -38,6 +38,7 @@ EVERY_RUN = {
     "TACIT-52",
     "TACIT-55",
     "TACIT-57",
+    "TACIT-59",
 }
 
 

@@ -27,6 +27,7 @@ from tacit.privacy.events import (
 )
 
 __all__ = [
+    "BEGUN",
     "GENUINE",
     "HONEST_PROGRAMS",
     "HONEST_WEIGHTS",
@@ -51,6 +52,9 @@ __all__ = [
     "stated_spends",
     "stated_start",
 ]
+
+BEGUN = "the day of the beginning"
+"""Under this name the ledger holds the day (UTC) on which the run began: the one time that a release shows."""
 
 MADE_BY = "the version of tacit"
 """Under this name the ledger holds the version that began it."""
