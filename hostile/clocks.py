@@ -1,6 +1,7 @@
 """A clock that shows another time, for one process: what `datetime.datetime.now` and `time.time` answer. Files keep the real time.
 
-`tacit` reads the time of day in one place, for the date on a report; all durations come from the monotonic clock, which no one sets.
+`tacit` reads the time of day in one place, for the day on which a run begins; all durations come from the monotonic clock, which
+no one sets.
 """
 
 from __future__ import annotations

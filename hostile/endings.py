@@ -19,24 +19,17 @@ import torch
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.provenance import spend_to_dict
 
-__all__ = ["PAGES", "differences", "differs_by_rounding", "twice_spent"]
-
-PAGES = ("report.json", "report.html", "README.md")
-"""They have the date on them."""
+__all__ = ["differences", "differs_by_rounding", "twice_spent"]
 
 _TIMES = ("seconds", "megabytes_per_second")
 
 
-def differences(run: Path, other: Path, dated: bool = True) -> list[str]:
-    """What differs between two run folders, one line each.
-
-    Args:
-        dated: whether pages must have the same digests; False where another date stands on them, which `other` has not seen.
-    """
+def differences(run: Path, other: Path) -> list[str]:
+    """What differs between two run folders, one line each."""
     found, expected = _files(run), _files(other)
     lines = [f"{name}: only in one of the runs" for name in sorted(found.keys() ^ expected.keys())]
     for name in sorted(found.keys() & expected.keys()):
-        read = (_AS if dated else _AS | _UNDATED).get(Path(name).name, Path.read_bytes)
+        read = _AS.get(Path(name).name, Path.read_bytes)
         if read(found[name]) != read(expected[name]):
             lines.append(f"{name}: differs")
     return lines
@@ -93,16 +86,6 @@ def _rows(path: Path) -> list[tuple[Any, ...]]:
         return [(row.sequence, row.kind, row.body, row.first, row.count, row.digest) for row in ledger.rows]
 
 
-def _rows_of_no_release(path: Path) -> list[tuple[Any, ...]]:
-    """Without those that hold the digest of a manifest, and so of its pages, and without the chain that goes through them."""
-    return [row[1:5] for row in _rows(path) if row[1] != "release"]
-
-
-def _manifest_without_pages(path: Path) -> Any:
-    values = json.loads(path.read_bytes())
-    return values | {"files": {name: digest for name, digest in values["files"].items() if name not in PAGES}}
-
-
 def _without(*names: str) -> Callable[[Path], Any]:
     def read(path: Path) -> Any:
         return {name: value for name, value in json.loads(path.read_bytes()).items() if name not in names}
@@ -115,8 +98,4 @@ _AS: dict[str, Callable[[Path], Any]] = {
     "config.json": lambda path: _without("run")(path) if path.parent.name == "run" else path.read_bytes(),
     "finetune.json": _without("run"),
     "receipt.json": _without(*_TIMES),
-}
-_UNDATED: dict[str, Callable[[Path], Any]] = {
-    "ledger.sqlite": _rows_of_no_release,
-    "manifest.json": _manifest_without_pages,
 }

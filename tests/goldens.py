@@ -31,7 +31,7 @@ from hostile.cases import CASES, config_in
 from tacit.config import load_config
 from tacit.privacy.events import event_to_dict
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.provenance import MADE_BY
+from tacit.privacy.provenance import BEGUN, MADE_BY
 from tacit.runs.beginning import begin
 
 from .draws import install
@@ -193,7 +193,7 @@ def _portable(run: Path) -> dict[str, Any]:
 
 
 def _digests(run: Path) -> dict[str, str]:
-    """But for pages and manifest, which have the date on them, and rows that hold the digest of the manifest or the version."""
+    """But for pages and manifest, which have the day on them, and rows that hold the manifest's digest, the day or the version."""
     with Ledger.open(run / "ledger.sqlite", readonly=True) as ledger:
         rows = [[row.kind, row.body, row.first, row.count] for row in ledger.rows if not _changes(row.kind, row.body)]
     certificate = json.loads((run / "release" / "certificate.json").read_bytes())
@@ -213,7 +213,7 @@ _MEASURED = ("evaluation.json", "audit.json", "membership.json")
 
 
 def _changes(kind: str, body: dict[str, Any]) -> bool:
-    return kind == "release" or body.get("name") == MADE_BY
+    return kind == "release" or body.get("name") in (BEGUN, MADE_BY)
 
 
 def _sha256(data: bytes) -> str:

@@ -93,7 +93,7 @@ def release_of(run: Path) -> dict[str, bytes]:
     """
     release = run / "release"
     report = read_json(release / "report.json")
-    known = {report["created"]: "CREATED", report["config_digest"]: "CONFIG", report["ledger_head"]: "HEAD"}
+    known = {report["begun"]: "BEGUN", report["config_digest"]: "CONFIG", report["ledger_head"]: "HEAD"}
     known |= {row["digest"]: "ROW" for row in report["ledger"]}
     known |= {read_json(release / "model" / "config.json")["tacit_run"]: "RUN"}
     marked = (

@@ -162,7 +162,16 @@ def test_a_value_of_another_kind(run: Path, name: str, value: Any) -> None:
 
 def test_what_comes_with_version_two_is_read(run: Path) -> None:
     path = run / "release" / "certificate.json"
-    start = {"same_people": True, "given": [], "ancestors": [{"ledger_head": "0"}]}
+    behind = {
+        "head": "0",
+        "unit": "user",
+        "units": 9,
+        "relation": "replace",
+        "epsilon": "infinity",
+        "delta": 0.1,
+        "spends": [],
+    }
+    start = {"same_people": True, "given": [], "ancestors": [behind]}
     write_json(path, {**read_json(path), "version": 2, "tacit_version": "1.0", "start": start})
     assert read_certificate(path)["start"] == start
 

@@ -38,6 +38,7 @@ EVERY_RUN = {
     "TACIT-52",
     "TACIT-55",
     "TACIT-57",
+    "TACIT-59",
 }
 
 
@@ -66,6 +67,7 @@ PLAIN: dict[str, Any] = {"model": {"kind": "bert"}, "vocabulary": {"method": "pu
                 "TACIT-23",
                 "TACIT-24",
                 "TACIT-25",
+                "TACIT-60",
                 "TACIT-32",
                 "TACIT-36",
                 "TACIT-54",
@@ -77,7 +79,7 @@ PLAIN: dict[str, Any] = {"model": {"kind": "bert"}, "vocabulary": {"method": "pu
         (
             certificate(GAUSSIAN),
             {**PLAIN, "vocabulary": {"path": "somewhere"}},
-            {"TACIT-1", "TACIT-23", "TACIT-24", "TACIT-25"},
+            {"TACIT-1", "TACIT-23", "TACIT-24", "TACIT-25", "TACIT-60"},
         ),
         (certificate(BANDED, WORDS), PLAIN, {"TACIT-3", "TACIT-17", "TACIT-58"}),
         (certificate(BANDED), PLAIN, {"TACIT-17", "TACIT-58"}),
@@ -116,6 +118,7 @@ PLAIN: dict[str, Any] = {"model": {"kind": "bert"}, "vocabulary": {"method": "pu
                 "TACIT-23",
                 "TACIT-24",
                 "TACIT-25",
+                "TACIT-60",
                 "TACIT-32",
                 "TACIT-34",
                 "TACIT-36",
@@ -179,6 +182,7 @@ PLAIN: dict[str, Any] = {"model": {"kind": "bert"}, "vocabulary": {"method": "pu
                 "TACIT-44",
                 "TACIT-53",
                 "TACIT-56",
+                "TACIT-60",
             },
         ),  # without the configuration nobody can rule them out
     ],

@@ -51,7 +51,7 @@ def example_report_data(*, curator_copy: bool = False, proved: bool = True) -> R
     return ReportData(
         title="Masked language model of clinical notes",
         tacit_version="0.1.0",
-        created="2025-03-14T09:26:53+00:00",
+        begun="2025-03-14",
         run_name="clinic-notes-eps3",
         config_digest=_digest("config"),
         ledger_head=_digest("ledger"),

@@ -89,6 +89,7 @@ def test_what_tacit_cannot_know_is_open() -> None:
         "data_curators",
         "intended_use",
         "data_product_region",
+        "publication_date",
     }
 
 

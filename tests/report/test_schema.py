@@ -144,7 +144,7 @@ def test_another_name_does_not_get_the_control_past(name: str) -> None:
         ("utility.4.corpus", "private held-out units", "noisy, in the ledger"),
         ("attacks.0.rows.0.p_value", 1.5, "less than or equal to 1"),
         ("attacks.0.rows.0.value", "nan", "finite number"),
-        ("created", "yesterday", "ISO 8601"),
+        ("begun", "yesterday", "ISO 8601"),
         ("title", "a\x00b", "match pattern"),
         ("title", "", "at least 1 character"),
         ("losses", [0.1], "Extra inputs"),
@@ -173,7 +173,7 @@ def test_an_epsilon_is_a_number_of_at_least_0(value: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["guarantee.status", "ledger.0.count", "attacks.0.rows.0.model", "created", "files.0.sha256"]
+    "path", ["guarantee.status", "ledger.0.count", "attacks.0.rows.0.model", "begun", "files.0.sha256"]
 )
 def test_an_error_never_repeats_the_value(path: str) -> None:
     with pytest.raises(ValidationError) as caught:

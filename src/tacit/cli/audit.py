@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tacit.cli.options import JsonOption, print_json, table
+from tacit.cli.options import JsonOption, print_json, say, say_lines, table
 from tacit.cli.own_members import show_own_members
 from tacit.cli.self_test import show_self_test
 from tacit.errors import AuditError, UsageError
@@ -115,11 +115,11 @@ def command(
         for attack in [] if as_json else attacks:
             answer = answer_of(attack, config, found[attack.name], curator=True)
             if isinstance(answer, str):
-                typer.echo(f"{attack.name} is {answer}{attack.remedy and '; '}{attack.remedy}\n")
+                say_lines(f"{attack.name} is {answer}{attack.remedy and '; '}{attack.remedy}\n")
             elif answer is not None:
-                typer.echo(f"{attack.title}\n{_table(answer)}\n")
+                say_lines(f"{attack.title}\n{_table(answer)}\n")
                 if not attack.public:
-                    typer.echo(
+                    say(
                         f"{attack.name} is measured on what is not released, and covered by no certificate: do not publish it\n"
                     )
         check_gate(config, found)
@@ -182,7 +182,7 @@ def _audit_vocabulary(run: Path, as_json: bool) -> None:
     if as_json:
         print_json([{"stage": name, **asdict(row), "exceeds": row.exceeds} for name, row in found])
     else:
-        typer.echo(_planted_table(found))
+        say_lines(_planted_table(found))
     if any(row.exceeds for _, row in found):
         raise AuditError("audit: planted words come out more often than the law allows; do not publish this release")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from tacit.cli.options import JsonOption, RunArgument, print_json, table
+from tacit.cli.options import JsonOption, RunArgument, print_json, say, say_lines, table
 from tacit.privacy.rounded import upper
 
 __all__ = ["command"]
@@ -58,10 +58,10 @@ def command(run: RunArgument, as_json: JsonOption = False) -> None:
         ]
         for stage in stages
     ]
-    typer.echo(table(["stage", "event", "spent", "epsilon alone", "on"], rows))
+    say_lines(table(["stage", "event", "spent", "epsilon alone", "on"], rows))
     typer.echo()
-    typer.echo(
+    say(
         f"unit {header.unit}, neighbours {header.relation}: joint epsilon {upper(joint, '.4f')} of {header.epsilon:g} "
         f"at delta {upper(header.delta)}"
     )
-    typer.echo(f"chain intact: {len(ledger.rows)} rows, head {ledger.certified_head}")
+    say(f"chain intact: {len(ledger.rows)} rows, head {ledger.certified_head}")

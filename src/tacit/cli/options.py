@@ -18,7 +18,9 @@ __all__ = [
     "RunArgument",
     "SetOption",
     "print_json",
+    "say",
     "say_error",
+    "say_lines",
     "table",
     "window_width",
 ]
@@ -38,6 +40,17 @@ SetOption = Annotated[
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
+
+
+def say(line: object) -> None:
+    """One line on standard output; nothing in it acts on the terminal: names of files, runs and units may come from anybody."""
+    typer.echo(one_line(str(line)))
+
+
+def say_lines(text: str) -> None:
+    """Lines on standard output, each as `say` has it."""
+    for line in text.split("\n"):
+        say(line)
 
 
 def say_error(error: object) -> None:
@@ -66,7 +79,8 @@ def window_width() -> int:
 
 
 def table(headers: list[str], rows: list[list[str]]) -> str:
-    """A plain text table: the first column to the left, numbers as they are."""
+    """A plain text table: the first column to the left, numbers as they are. What would act on a terminal is spelled out."""
+    headers, rows = [one_line(cell) for cell in headers], [[one_line(cell) for cell in row] for row in rows]
     widths = [max(len(row[column]) for row in [headers, *rows]) for column in range(len(headers))]
     lines = [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

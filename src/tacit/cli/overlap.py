@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from tacit.cli.options import ConfigArgument, JsonOption, print_json, table
+from tacit.cli.options import ConfigArgument, JsonOption, print_json, say, say_lines, table
 from tacit.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -88,11 +88,9 @@ def _found_in(options: CorpusOptions, index: RunIndex, share: float, runs: int) 
 
 
 def _show(options: CorpusOptions, found: list[_Found]) -> None:
-    typer.echo(
-        f"{options.path} ({options.read_field}): records that share text with a private one: {len(found) or 'none'}"
-    )
+    say(f"{options.path} ({options.read_field}): records that share text with a private one: {len(found) or 'none'}")
     if found:
         rows = [[repr(row.id), str(row.runs), f"{row.share:.2f}"] for row in found[:_SHOWN]]
-        typer.echo(table(["record", "runs in common", "share"], rows))
+        say_lines(table(["record", "runs in common", "share"], rows))
     if len(found) > _SHOWN:
-        typer.echo(f"... and {len(found) - _SHOWN} more; --json has all")
+        say(f"... and {len(found) - _SHOWN} more; --json has all")

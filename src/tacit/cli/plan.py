@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tacit.cli.confidentiality import show_lines
-from tacit.cli.options import JsonOption, SetOption, print_json, window_width
+from tacit.cli.options import JsonOption, SetOption, print_json, say, say_lines, window_width
 from tacit.errors import UsageError
 from tacit.privacy.rounded import upper
 
@@ -88,7 +88,7 @@ def _advise(config: Path | None, as_json: bool, settings: Sequence[str]) -> None
     if as_json:
         print_json(given.to_dict())
     else:
-        typer.echo(advice_text(given, window_width()))
+        say_lines(advice_text(given, window_width()))
 
 
 def _plan_run(config: Path, as_json: bool, settings: Sequence[str], with_model: bool) -> None:
@@ -113,7 +113,7 @@ def _plan_run(config: Path, as_json: bool, settings: Sequence[str], with_model: 
     else:
         _show_run(plan, options.privacy)
         for line in [] if found is None else found.lines():
-            typer.echo(line)
+            say(line)
     check_confidentiality(options, plan.confidentiality)  # what is going to be refused is shown first
 
 
@@ -130,9 +130,9 @@ def _show_run(plan: RunPlan, privacy: PrivacyOptions) -> None:
     from tacit.planning.text import plan_text
 
     unit = plan.unit if isinstance(privacy.unit, str) else f"{plan.unit}, {privacy.unit.description}"
-    typer.echo(plan_text(plan, window_width(), unit))
+    say_lines(plan_text(plan, window_width(), unit))
     if plan.confidentiality is not None:
-        typer.echo("\nwhat would be kept confidential:")
+        say_lines("\nwhat would be kept confidential:")
         show_lines(plan.confidentiality)
 
 
@@ -145,20 +145,20 @@ def _show_extraction(plan: ExtractionPlan, as_json: bool) -> None:
 
     width = window_width()
     headers = ["model", "steps", "before", "alone", "joint", "about"]
-    typer.echo(columns(headers, [_row(model) for model in plan.models]))
+    say_lines(columns(headers, [_row(model) for model in plan.models]))
     typer.echo()
     for model in plan.models:
-        typer.echo(wrapped(f"{model.model}: {_tuning(model)}", width, "  "))
+        say_lines(wrapped(f"{model.model}: {_tuning(model)}", width, "  "))
     typer.echo()
     counted = f"each fine-tuned {plan.times} times, {plan.workers} at a time" if plan.times > 1 else "fine-tuned once"
     expected = "time depends on the documents" if plan.seconds is None else f"about {about(plan.seconds)}"
-    typer.echo(
+    say(
         wrapped(
             f"{counted}; expected: {expected} on two laptop cores, {plan.memory_bytes / 1e9:.1f}\xa0GB of memory", width
         )
     )
     for note in plan.notes:
-        typer.echo(wrapped(f"note: {note}", width, "  "))
+        say_lines(wrapped(f"note: {note}", width, "  "))
 
 
 def _tuning(model: TuningPlan) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tacit.cli.options import RunArgument
+from tacit.cli.options import RunArgument, say
 from tacit.errors import UsageError
 
 __all__ = ["command"]
@@ -28,7 +28,7 @@ def command(
         return
     from tacit.pipeline.pages import report_run
 
-    typer.echo(report_run(RunFolder(run)))
+    say(report_run(RunFolder(run)))
 
 
 def _write_draft(release: Path, path: Path) -> None:
@@ -44,4 +44,4 @@ def _write_draft(release: Path, path: Path) -> None:
             file.write(text)
     except FileExistsError:
         raise UsageError(f"{path}: a file is there already; name another one") from None
-    typer.echo(f"{path}: a draft; fill in what says {OPEN}")
+    say(f"{path}: a draft; fill in what says {OPEN}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from tacit.cli.options import JsonOption, print_json, table
+from tacit.cli.options import JsonOption, print_json, say, say_lines, table
 from tacit.errors import UsageError
 from tacit.privacy.rounded import upper
 
@@ -118,7 +118,7 @@ def _screen(config: RunConfig, as_json: bool) -> None:
     if as_json:
         print_json(receipt.to_dict())
     else:
-        typer.echo(f"{screened_folder(folder)}: done; the counts are in receipt.json, and they are private")
+        say(f"{screened_folder(folder)}: done; the counts are in receipt.json, and they are private")
 
 
 # A look at it ---------------------------------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ def _preview(config: RunConfig, count: int, file: Path | None) -> None:
     if not file.parent.is_dir() or file.exists():
         raise UsageError(f"--preview-file {file}: name a new file in a folder that is there")
     file.write_text("\n".join(texts) + "\n", encoding="utf-8", errors="backslashreplace")
-    typer.echo(f"{file}: written; it holds private text")
+    say(f"{file}: written; it holds private text")
 
 
 def _previewed(config: RunConfig, count: int) -> Iterator[Text]:
@@ -234,7 +234,7 @@ def _measure(
     if as_json:
         print_json(found)
         return
-    typer.echo(table(["", *files], _rows(found)))
+    say_lines(table(["", *files], _rows(found)))
 
 
 def _rows(found: dict[str, dict[str, Any]]) -> list[list[str]]:

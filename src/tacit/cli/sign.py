@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from tacit.cli.options import RunArgument
+from tacit.cli.options import RunArgument, say
 from tacit.errors import LedgerError, UsageError
 
 __all__ = ["command"]
@@ -46,8 +46,8 @@ def command(
         if failed:
             raise LedgerError(f"{run}: not signed, since it does not verify: {'; '.join(failed)}")
         found = sign(folder.release, private_key, bound_manifest(ledger))
-    typer.echo(f"{folder.release / 'manifest.sig'}: signed by {found}")
-    typer.echo("Publish the public key elsewhere: `tacit verify RELEASE --signer FILE` checks the signature by it.")
+    say(f"{folder.release / 'manifest.sig'}: signed by {found}")
+    say("Publish the public key elsewhere: `tacit verify RELEASE --signer FILE` checks the signature by it.")
 
 
 def _ask() -> bytes:

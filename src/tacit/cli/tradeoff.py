@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit.cli.options import JsonOption, print_json, table
+from tacit.cli.options import JsonOption, print_json, say, say_lines, table
 from tacit.errors import UsageError
 from tacit.privacy.rounded import upper
 
@@ -58,12 +58,12 @@ def command(
     if as_json:
         print_json({"runs": [*map(_values, releases, useful)], "together": _composed_values(composed)})
         return
-    typer.echo(table(*_table(releases, useful)))
+    say_lines(table(*_table(releases, useful)))
     typer.echo()
     for line in _words(releases, useful, composed):
-        typer.echo(line)
+        say(line)
     if plot is not None:
-        typer.echo(f"plot: {plot}")
+        say(f"plot: {plot}")
 
 
 def _names(releases: Sequence[Published]) -> list[str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tacit.cli.options import JsonOption, print_json
+from tacit.cli.options import JsonOption, print_json, say, say_lines
 from tacit.errors import LedgerError, UsageError
 
 if TYPE_CHECKING:
@@ -59,10 +59,10 @@ def command(
     if not as_json:
         typer.echo()
         if not alone:
-            typer.echo(f"Checked: {release}. Nothing else in the run folder is part of the release.")
-        typer.echo(signature_words(release, signer))
+            say(f"Checked: {release}. Nothing else in the run folder is part of the release.")
+        say_lines(signature_words(release, signer))
         if alone:
-            typer.echo(UNSEEN_ALONE + ".")
+            say(UNSEEN_ALONE + ".")
 
 
 def _verify_file(path: Path, as_json: bool, certificate: Path | None, signer: Path | None) -> None:
@@ -74,7 +74,7 @@ def _verify_file(path: Path, as_json: bool, certificate: Path | None, signer: Pa
     _show(path, verify_arithmetic(path), as_json, [] if as_json else _known_of(path, path))
     if not as_json:
         typer.echo()
-        typer.echo(UNSEEN_CERTIFICATE + ".")
+        say(UNSEEN_CERTIFICATE + ".")
 
 
 def _show(place: Path, checks: list[Check], as_json: bool, notes: list[str]) -> None:
@@ -82,9 +82,9 @@ def _show(place: Path, checks: list[Check], as_json: bool, notes: list[str]) -> 
         print_json([{"check": check.name, "holds": check.holds, "detail": check.detail} for check in checks])
     else:
         for check in checks:
-            typer.echo(f"{'ok  ' if check.holds else 'FAIL'}  {check.name}: {check.detail}")
+            say(f"{'ok  ' if check.holds else 'FAIL'}  {check.name}: {check.detail}")
         for line in notes:
-            typer.echo(line)
+            say(line)
     failed = [check.name for check in checks if not check.holds]
     if failed:
         raise LedgerError(f"{place}: the certificate does not hold: {'; '.join(failed)}")

@@ -32,7 +32,7 @@ from tacit.privacy.ledger import Ledger
 from tacit.privacy.provenance import NOISE_SOURCE
 from tacit.progress import Reporter, SilentReporter
 from tacit.randomness import KEY_BYTES, KeyedRandomness, read_key
-from tacit.runs.beginning import begin
+from tacit.runs.beginning import begin, today
 from tacit.runs.folder import RunFolder
 from tacit.training.device import computed_by, set_up_torch
 from tacit.training.preflight import Preflight, preflight
@@ -62,6 +62,7 @@ def open_run(config: RunConfig, reporter: Reporter | None = None, ranks: Ranks =
         DataError: the given tokenizer or model is not suitable, or (a LedgerError) another one than when the run began.
     """
     reporter = SilentReporter() if reporter is None else reporter
+    day = today()  # before any private text is read, on whose size the time may hang
     _agree_and_set_up(config, ranks)
     folder = RunFolder(config.resolved_run)
     mechanisms, measurement, policies = None, measurement_of_run(config), token_policies(config)
@@ -74,7 +75,7 @@ def open_run(config: RunConfig, reporter: Reporter | None = None, ranks: Ranks =
             mechanisms = solve(config, list(provenance_of(config).inherited.values()))
             bar.advance_to(1)
         check_confidentiality(config, planned_statement(config, mechanisms.spends(), measurement))
-    with one_line_of_storage(folder.root, lambda: disk_bytes(config)), begin(config) as begun:
+    with one_line_of_storage(folder.root, lambda: disk_bytes(config)), begin(config, day=day) as begun:
         ledger, key = begun.ledger, begun.key
         for name, digest in (fingerprints(config) | policies).items():
             ledger.bind(name, digest)

@@ -31,7 +31,9 @@ from tacit.privacy.ledger import Ledger
 from tacit.privacy.rounded import upper
 from tacit.privacy.strict_json import read_number
 
-__all__ = ["Check", "check_adaptive_statement", "check_epsilons", "second_opinion", "verify_certificate"]
+__all__ = ["Check", "check_adaptive_statement", "check_epsilons", "second_opinion", "some_names", "verify_certificate"]
+
+_SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -183,4 +185,10 @@ def _check_files(stated: dict[str, str], release: Path) -> Check:
     found = file_digests(release / "model")
     present = {f"model/{name}": digest for name, digest in found.items()}
     changed = sorted(name for name in {*stated, *present} if stated.get(name) != present.get(name))
-    return Check("released files", not changed, ", ".join(changed) or f"{len(stated)} files as certified")
+    return Check("released files", not changed, some_names(changed) or f"{len(stated)} files as certified")
+
+
+def some_names(names: list[str]) -> str:
+    """The first names of files; what no terminal should print is escaped, as whoever has the folder names them."""
+    shown = ", ".join(ascii(name)[1:-1] for name in names[:_SHOWN])
+    return shown if len(names) <= _SHOWN else f"{shown} and {len(names) - _SHOWN} more"

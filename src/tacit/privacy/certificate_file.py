@@ -151,6 +151,60 @@ class StatedLoop(Strict):
     assumptions: Annotated[list[str], Field(min_length=1)]
 
 
+class StatedGiven(Strict):
+    """Something that a run was given.
+
+    Args:
+        role: what it is, as the ledger calls it.
+        digest: SHA-256 of its files, where they are read for that.
+        origin: the head of the release that it is of; or that it was declared public, or is unknown.
+        given_to: the head of the release that was given it, or "this run".
+    """
+
+    role: str
+    digest: str | None
+    origin: str
+    given_to: str
+
+
+class StatedAncestor(Strict):
+    """A release behind what a run was given, by its own certificate.
+
+    Args:
+        head: its ``ledger_head``.
+        unit: as it certifies it.
+        units: how many there are, as was stated.
+        relation: as it certifies it.
+        epsilon: the certified one, with all that it inherited.
+        delta: of this epsilon.
+        spends: its own, not those that it inherited.
+        key: its ``key_commitment``; earlier certificates leave it out.
+    """
+
+    head: str
+    unit: str
+    units: Annotated[int, Field(ge=0)]
+    relation: Relation
+    epsilon: Number
+    delta: Delta
+    spends: list[StatedSpend]
+    key: str = ""
+
+
+class StatedStart(Strict):
+    """Where a run began.
+
+    Args:
+        same_people: whether people of the releases behind it may be those of its private text.
+        given: what it was given, and what these releases were given.
+        ancestors: these releases, each once.
+    """
+
+    same_people: bool
+    given: list[StatedGiven]
+    ancestors: list[StatedAncestor]
+
+
 class Certificate(Strict):
     """What a release guarantees, computed from its ledger (docs/guarantees.md, "The certificate's form").
 
@@ -200,7 +254,7 @@ class Certificate(Strict):
     confidentiality: StatedConfidentiality | None = None
     fine_tuning: StatedFineTuning | None = None
     own_loop: StatedLoop | None = None
-    start: dict[str, Plain] | None = None
+    start: StatedStart | None = None
     tacit_version: str | None = None
     domain: str | None = None
 

@@ -9,7 +9,7 @@ so that the next run finds all of it there. SOUNDNESS: a chain A -> B -> C never
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Self
 
 from tacit.errors import RefusedError, UsageError
@@ -25,8 +25,10 @@ from tacit.privacy.events import (
     event_to_dict,
     of_run,
 )
+from tacit.privacy.strict_json import read_number
 
 __all__ = [
+    "BEGUN",
     "GENUINE",
     "HONEST_PROGRAMS",
     "HONEST_WEIGHTS",
@@ -51,6 +53,9 @@ __all__ = [
     "stated_spends",
     "stated_start",
 ]
+
+BEGUN = "the day of the beginning"
+"""Under this name the ledger holds the day (UTC) on which the run began: the one time that a release shows."""
 
 MADE_BY = "the version of tacit"
 """Under this name the ledger holds the version that began it."""
@@ -174,8 +179,8 @@ class Provenance:
         same_people: whether their people may be those of the run's private text.
 
     Raises:
-        UsageError: two releases whose stages would have one name in a later ledger, so that one of them would not count. By chance
-            that is one in 2^48; somebody can make two.
+        UsageError: stages that would have one name in a later ledger, so that one of them would not count: of a release that is there
+            twice, or of two releases (by chance that is one in 2^48; somebody can make two).
     """
 
     given: tuple[Given, ...] = ()
@@ -185,11 +190,17 @@ class Provenance:
     def __post_init__(self) -> None:
         heads: dict[str, str] = {}
         for ancestor in self.ancestors:
-            if heads.setdefault(ancestor.head[:_SHORT], ancestor.head) != ancestor.head:
+            short, names = ancestor.head[:_SHORT], [stage for stage, _ in ancestor.spends]
+            if heads.get(short) == ancestor.head or len(set(names)) < len(names):
                 raise UsageError(
-                    f"two releases have ledgers that both end in {ancestor.head[:_SHORT]}..., and cannot be told apart; take "
-                    "one of them"
+                    f"the release {short}, or one of its stages, is twice among what was begun with, and one of the two would not "
+                    "count; bring back the certificate that says so"
                 )
+            if short in heads:
+                raise UsageError(
+                    f"two releases have ledgers that both end in {short}..., and cannot be told apart; take one of them"
+                )
+            heads[short] = ancestor.head
 
     @property
     def all_spends(self) -> dict[str, Spend]:
@@ -312,8 +323,44 @@ def _to(given_to: str, head: str) -> str:
 
 
 def merged(ancestors: Iterable[Ancestor]) -> tuple[Ancestor, ...]:
-    """Each release once, since what two things have in common was spent once. The ancestors of a release stand before it."""
-    return tuple({ancestor.head: ancestor for ancestor in ancestors}.values())
+    """Each release once, since what two things have in common was spent once. The ancestors of a release stand before it.
+
+    Raises:
+        UsageError: two certificates say different things of one release, so that no more than one is as tacit wrote it.
+    """
+    found: dict[str, Ancestor] = {}
+    for ancestor in ancestors:
+        known = found.setdefault(ancestor.head, ancestor)
+        found[ancestor.head] = known if known == ancestor else _agreed(known, ancestor)
+    return tuple(found.values())
+
+
+def _agreed(one: Ancestor, other: Ancestor) -> Ancestor:
+    """What two certificates say of one release, where they differ in what an earlier version of tacit left out: the stricter of it.
+
+    Such a version says no key of a release behind its own, and may say that no release decided bands (`read_ancestors`). The
+    certified epsilon, which follows from the spends, is then another, too.
+
+    Raises:
+        UsageError: they differ in more.
+    """
+    epsilon = max(one.epsilon, other.epsilon, key=read_number)
+    both = [
+        replace(one, key=one.key or other.key, epsilon=epsilon),
+        replace(other, key=other.key or one.key, epsilon=epsilon),
+    ]
+    if one.spends != other.spends:
+        both = [
+            replace(each, spends=tuple((stage, _decided_by_releases(spend)) for stage, spend in each.spends))
+            for each in both
+        ]
+    differ = [field.name for field in fields(Ancestor) if getattr(both[0], field.name) != getattr(both[1], field.name)]
+    if differ:
+        raise UsageError(
+            f"two certificates say different things of the release {one.head[:_SHORT]} ({', '.join(differ)}), so one of them is not "
+            "as tacit wrote it; `tacit verify` the run folder of that release, and leave out what does not agree with it"
+        )
+    return both[0]
 
 
 def spend_to_dict(stage: str, spend: Spend) -> dict[str, Any]:

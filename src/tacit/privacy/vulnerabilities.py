@@ -231,6 +231,8 @@ VULNERABILITIES = (
     Vulnerability(
         "TACIT-58", "beside larger clip weights a small one's unit moved a sum too far", 1, _of_several_weights
     ),
+    Vulnerability("TACIT-59", "the time on a release's pages told how long the run had taken", 1, _any),
+    Vulnerability("TACIT-60", "of two certificates of one release the last one read counted", 1, _started),
 )
 
 

@@ -16,7 +16,7 @@ from pydantic import Field, ValidationError
 
 from tacit.errors import DataError, LedgerError
 from tacit.files import write_json
-from tacit.privacy.certificate_checks import Check
+from tacit.privacy.certificate_checks import Check, some_names
 from tacit.privacy.certificate_file import read_certificate, stays_inside
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.ledger_rows import Digest, Strict
@@ -38,7 +38,6 @@ SIGNATURE = "manifest.sig"
 CERTIFICATE = "certificate.json"
 _PAGES = ("report.html", "report.json", "README.md")
 _MOST_BYTES = 10 << 20
-_SHOWN = 5
 
 
 class _Manifest(Strict):
@@ -63,7 +62,9 @@ def finish_release(ledger: Ledger, folder: Path) -> None:
     files, odd = _look_through(folder)
     strangers = sorted(files.keys() - {CERTIFICATE, *_PAGES} - certificate["files"].keys())
     if odd or strangers:
-        raise LedgerError(f"{folder}: {_some([*odd, *strangers])} is not part of a release; remove it, then try again")
+        raise LedgerError(
+            f"{folder}: {some_names([*odd, *strangers])} is not part of a release; remove it, then try again"
+        )
     path = folder / MANIFEST
     before = path.read_bytes() if path.is_file() else None
     write_json(path, {"version": 1, "ledger_head": certificate["ledger_head"], "files": files})
@@ -117,7 +118,7 @@ def check_manifest(folder: Path) -> list[Check]:
         "changed": changed,
         "listed, but no part of a release": foreign,
     }
-    wrong = [f"{what}: {_some(names)}" for what, names in found.items() if names]
+    wrong = [f"{what}: {some_names(names)}" for what, names in found.items() if names]
     head = manifest["ledger_head"]
     return [
         Check("every file of the release", not wrong, "; ".join(wrong) or f"{len(files)} files as in {MANIFEST}"),
@@ -169,9 +170,3 @@ def _name(folder: Path, path: Path) -> str:
 def _digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _some(names: list[str]) -> str:
-    """The first names; what no terminal should print is escaped."""
-    shown = ", ".join(ascii(name)[1:-1] for name in names[:_SHOWN])
-    return shown if len(names) <= _SHOWN else f"{shown} and {len(names) - _SHOWN} more"

@@ -90,7 +90,7 @@ def _basic(data: ReportData) -> dict[str, Any]:
         "data_product_type": "Machine learning model",
         "data_product_region": OPEN,
         "description": f"A language model ({model.kind}, {model.parameters:,} parameters), trained on private text with DP-SGD.",
-        "publication_date": data.created[:10],
+        "publication_date": OPEN,
     }
 
 

@@ -12,6 +12,7 @@ and a start that is killed between two of them is mended by the next one.
 
 from __future__ import annotations
 
+import datetime
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -23,13 +24,13 @@ from tacit.config import RunConfig, config_differences
 from tacit.errors import LedgerError, RefusedError, UsageError
 from tacit.files import write_private_json
 from tacit.privacy.ledger import Ledger, LedgerHeader
-from tacit.privacy.provenance import MADE_BY
+from tacit.privacy.provenance import BEGUN, MADE_BY
 from tacit.randomness import KeyedRandomness, draw_key, read_key
 from tacit.runs.folder import RunFolder, remove_if_refused, taken
 from tacit.runs.ledger_place import held, link, refuse_lost
 from tacit.version import VERSION
 
-__all__ = ["Begun", "another_configuration", "begin", "begin_in"]
+__all__ = ["Begun", "another_configuration", "begin", "begin_in", "today"]
 
 
 @dataclass(frozen=True)
@@ -41,12 +42,18 @@ class Begun:
     ledger: Ledger
 
 
+def today() -> str:
+    """The day of now, in UTC, in ISO 8601."""
+    return datetime.datetime.now(datetime.UTC).date().isoformat()
+
+
 @contextmanager
-def begin(config: RunConfig, start_over: bool = True) -> Iterator[Begun]:
+def begin(config: RunConfig, start_over: bool = True, day: str | None = None) -> Iterator[Begun]:
     """Make or continue the folder of a run: locked, with its configuration, key and ledger.
 
     Args:
         start_over: with another configuration, as long as nothing was spent; else what is there is kept, and refused.
+        day: on which the run begins, if it begins now: taken by `today` before any private text is read. None: today.
 
     Raises:
         UsageError: the folder holds a run with another configuration (the differences are named), or is in use.
@@ -68,6 +75,7 @@ def begin(config: RunConfig, start_over: bool = True) -> Iterator[Begun]:
         config.seed,
         lambda: _check_config(config, folder, start_over),
         config.resolved_ledger_folder,
+        today() if day is None else day,
     )
     with kept as begun:
         yield begun
@@ -80,6 +88,7 @@ def begin_in(
     seed: str | None,
     keep_config: Callable[[], None],
     ledger_folder: Path | None = None,
+    day: str | None = None,
 ) -> Iterator[Begun]:
     """Make or continue the folder of a run or of a fine-tuning: locked, with its configuration, key and ledger.
 
@@ -90,6 +99,7 @@ def begin_in(
         seed: what a public key is made from; None: the key is drawn from the operating system.
         keep_config: refuses the configuration where the folder has another one, and keeps it there.
         ledger_folder: on a local disk, where the ledger is while this is open; None: in the run folder.
+        day: of the beginning, which a new ledger binds; None: no page of the release shows it.
 
     Raises:
         UsageError: the folder is in use, or is that of a training loop of one's own; or the ledger would lie on a network's disk.
@@ -101,7 +111,7 @@ def begin_in(
         refuse_lost(folder.ledger)  # before the configuration that it belongs to is replaced
         keep_config()
         with held(folder.ledger, ledger_folder) as place:
-            key, ledger = _open_ledger_and_key(folder, header, seed, place)
+            key, ledger = _open_ledger_and_key(folder, header, seed, place, day)
             with ledger:
                 yield Begun(folder, key, ledger)
 
@@ -122,7 +132,7 @@ def _refuse_own_loop(folder: RunFolder) -> None:
 
 
 def _open_ledger_and_key(
-    folder: RunFolder, header: LedgerHeader, seed: str | None, place: Path
+    folder: RunFolder, header: LedgerHeader, seed: str | None, place: Path, day: str | None
 ) -> tuple[bytes, Ledger]:
     """The folder's key and ledger, which are made together where there are none.
 
@@ -130,6 +140,7 @@ def _open_ledger_and_key(
         header: of the ledger, but for the commitment of the key.
         seed: what a public key is made from; None: the key is drawn from the operating system.
         place: where a new ledger is made.
+        day: of the beginning, which a new ledger binds; None: none.
 
     Raises:
         LedgerError: one of them is missing, or they do not belong together.
@@ -141,14 +152,14 @@ def _open_ledger_and_key(
         ledger = Ledger.create(place, _committed(header, key))
         link(folder.ledger, place)
         os.replace(new, path)
-        ledger.bind(MADE_BY, VERSION)
+        _bind_beginning(ledger, day)
         return key, ledger
     if not path.exists() and new.exists():
         os.replace(new, path)  # a start that was killed when its ledger stood
     key = read_key(path)
     ledger = Ledger.open(folder.ledger)
     try:
-        _check_ledger(ledger, _committed(header, key), folder)
+        _check_ledger(ledger, _committed(header, key), folder, day)
     except BaseException:
         ledger.close()
         raise
@@ -159,14 +170,21 @@ def _committed(header: LedgerHeader, key: bytes) -> LedgerHeader:
     return LedgerHeader(**{**header.__dict__, "key_commitment": KeyedRandomness(key).commitment()})
 
 
-def _check_ledger(ledger: Ledger, header: LedgerHeader, folder: RunFolder) -> None:
+def _bind_beginning(ledger: Ledger, day: str | None) -> None:
+    """The version comes last. So where it is bound and no day is, an earlier version began the run, and no day is made up for it."""
+    if day is not None and ledger.bound(BEGUN) is None:
+        ledger.bind(BEGUN, day)
+    ledger.bind(MADE_BY, VERSION)
+
+
+def _check_ledger(ledger: Ledger, header: LedgerHeader, folder: RunFolder, day: str | None) -> None:
     if ledger.header != header:
         raise UsageError(
             f"{folder.root}: the ledger belongs to another configuration or key; use another `run:` folder"
         )
     begun = ledger.bound(MADE_BY)
-    if begun is None and len(ledger.rows) == 1:
-        ledger.bind(MADE_BY, VERSION)  # killed before it was written
+    if begun is None and all(row.kind == "open" or row.body.get("name") == BEGUN for row in ledger.rows):
+        _bind_beginning(ledger, day)  # killed before it was written
     elif begun != VERSION:
         raise LedgerError(
             f"{folder.root}: this run was begun by tacit {begun or 'before 0.2'}, and this is {VERSION}, which may draw other noise "

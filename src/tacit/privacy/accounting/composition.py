@@ -19,9 +19,9 @@ import numpy as np
 from dp_accounting.pld import privacy_loss_distribution as pld
 
 from tacit.errors import UsageError
-from tacit.privacy.accounting.discrete_gaussian import discrete_gaussian_pld
+from tacit.privacy.accounting.discrete_gaussian import discrete_gaussian_pld, refuse_tiny_noise
 from tacit.privacy.accounting.envelope import envelope_pld
-from tacit.privacy.accounting.falling import Falling, smallest_epsilon
+from tacit.privacy.accounting.falling import Falling, as_delta, smallest_epsilon
 from tacit.privacy.accounting.histogram import Case, gaussian_delta
 from tacit.privacy.accounting.sampled_gaussian import gaussian_pld
 from tacit.privacy.accounting.self_composition import composed, delta_curve, let_go_of_plans, self_composed
@@ -86,6 +86,7 @@ def _choice_pld(event: Choice, words: float, grid: float, pessimistic: bool) -> 
     stddev = _real_noise(event, pessimistic)
     if stddev is not None:
         return gaussian_pld(stddev, "add-or-remove", grid, sensitivity=math.sqrt(words), pessimistic=pessimistic)
+    refuse_tiny_noise(math.sqrt(words), event.noise_stddev)
     return discrete_gaussian_pld(event.noise_stddev * math.sqrt(words), int(words), grid, pessimistic=pessimistic)
 
 
@@ -246,7 +247,7 @@ class Account:
             assert others is not None
             whole = others
         reserve = rounding_reserve(self.spends) * (1 if self.pessimistic else -1)
-        return delta_curve(whole).then(lambda delta: min(1.0, max(0.0, delta + reserve)))
+        return delta_curve(whole).then(lambda delta: as_delta(delta + reserve))
 
     def _only_gaussian(self, words: float) -> float | None:
         """Mu of the whole when it is Gaussian mechanisms alone, which compose to one exactly; else None."""

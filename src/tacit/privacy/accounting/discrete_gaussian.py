@@ -12,7 +12,30 @@ from dp_accounting.pld import pld_pmf
 from dp_accounting.pld import privacy_loss_distribution as pld
 from dp_accounting.pld.privacy_loss_mechanism import AdjacencyType, DiscreteGaussianPrivacyLoss
 
-__all__ = ["discrete_gaussian_pld"]
+from tacit.errors import UsageError
+from tacit.privacy.accounting.falling import WHAT_TO_CHANGE
+
+__all__ = ["discrete_gaussian_pld", "refuse_tiny_noise"]
+
+_LARGEST_MU = 23.0
+"""A distance of so many standard deviations: epsilon is above 250. The library's integers reach 11.6 of them to either side."""
+
+
+def refuse_tiny_noise(distance: float, stddev: float) -> None:
+    """Refuse noise on words that protects nothing, instead of a loss that is beyond the arrays that hold it.
+
+    Args:
+        distance: of the counts of neighbouring corpora, as a norm.
+        stddev: of the noise on each count, in the same unit.
+
+    Raises:
+        UsageError: it is below 1/23 of the distance.
+    """
+    if distance > _LARGEST_MU * stddev:
+        raise UsageError(
+            f"the noise on the counts of words ({stddev:.4g}) is less than 1/{_LARGEST_MU:g} of what one unit changes in them "
+            f"({distance:.4g}, as a norm), so nothing is protected: {WHAT_TO_CHANGE}"
+        )
 
 
 def discrete_gaussian_pld(

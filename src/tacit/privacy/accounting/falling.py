@@ -9,7 +9,24 @@ from typing import cast
 
 from scipy import optimize
 
-__all__ = ["Falling", "smallest_epsilon"]
+from tacit.errors import UsageError
+
+__all__ = ["WHAT_TO_CHANGE", "Falling", "as_delta", "smallest_epsilon"]
+
+
+WHAT_TO_CHANGE = "raise the noise (noise_stddev, noise_multiplier), or lower what a unit adds (max_words)"
+"""Of events that protect nothing."""
+
+
+def as_delta(found: float) -> float:
+    """What an account has found for a delta, within 0 and 1.
+
+    Raises:
+        UsageError: it is not a number, which every comparison would take for a delta that is small enough.
+    """
+    if math.isnan(found):
+        raise UsageError(f"no delta can be computed of these events, whose epsilon is very large: {WHAT_TO_CHANGE}")
+    return min(1.0, max(0.0, found))
 
 
 @dataclass(frozen=True)

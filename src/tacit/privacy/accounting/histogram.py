@@ -74,7 +74,9 @@ def discrete_gaussian_delta(epsilons: np.ndarray, words: int, noise_stddev: floa
     tail = np.append(np.cumsum(masses[::-1])[::-1], 0.0) / masses.sum()  # tail[i] = P[X >= i - reach]
     first = np.floor(epsilons * noise_stddev**2 + words / 2) + 1  # where the likelihood ratio exceeds exp(epsilon)
     with_unit, without = (tail[np.clip(first - shift + reach, 0, 2 * reach + 1).astype(int)] for shift in (words, 0))
-    return np.maximum(0.0, with_unit - np.exp(epsilons) * without)
+    with np.errstate(divide="ignore"):  # where the tail is 0 nothing is taken off, however large exp(epsilon) is
+        taken = np.exp(np.minimum(0.0, epsilons + np.log(without)))
+    return np.maximum(0.0, with_unit - taken)
 
 
 @functools.lru_cache(maxsize=64)

@@ -37,6 +37,8 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy import special
 
 from tacit.errors import UsageError
+from tacit.privacy.accounting.discrete_gaussian import refuse_tiny_noise
+from tacit.privacy.accounting.falling import as_delta
 from tacit.privacy.accounting.histogram import (
     Case,
     cases,
@@ -187,6 +189,7 @@ class _Neighbours:
         for row in self.rows:
             hidden = 1 - row.infinite_mass
             found = np.maximum(found, row.infinite_mass + hidden * self.gaussian_part(epsilons + row.shift, row.words))
+        _ = as_delta(float(found.max(initial=0.0)))  # NaN is the maximum of what has one
         return found
 
 
@@ -196,9 +199,14 @@ def worst_case_pld(event: Choice, relation: Relation, grid: float) -> pld.Privac
 
     Its hockey-stick is the largest delta over the neighbours, joined by chords between 2,001 places on the grid (Doroshenko et al.
     2022): never below the truth.
+
+    Raises:
+        UsageError: as `refuse_tiny_noise`.
     """
     rows = _few_cases(event, relation)
-    mu = max(math.sqrt(row.words) for row in rows) / _real_stddev(event)
+    distance = max(math.sqrt(row.words) for row in rows)
+    refuse_tiny_noise(distance, event.noise_stddev / (event.resolution if isinstance(event, WeightedHistogram) else 1))
+    mu = distance / _real_stddev(event)
     reach = mu**2 / 2 + 9.5 * mu + max(abs(row.shift) for row in rows)
     dots = np.unique(np.round(np.linspace(-reach, reach, _DOTS) / grid).astype(int))
 

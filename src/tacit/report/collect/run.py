@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -11,6 +10,7 @@ from tacit.audit.attack import Found
 from tacit.config import RunConfig
 from tacit.config.shape import ModelShape
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.provenance import BEGUN
 from tacit.report import schema
 from tacit.report.collect.adaptive import adaptive_facts
 from tacit.report.collect.attacks import attack_facts
@@ -52,7 +52,7 @@ def report_data(
     return schema.ReportData(
         title=config.title,
         tacit_version=VERSION,
-        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        begun=ledger.bound(BEGUN),
         run_name=folder.root.name,
         config_digest=header.config_digest,
         ledger_head=certificate["ledger_head"],

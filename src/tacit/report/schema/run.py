@@ -18,12 +18,12 @@ from tacit.report.schema.values import CURATOR_TEXT, Facts, HexDigest, Note, Tex
 __all__ = ["IdentifierRow", "ReleasedFile", "ReportData"]
 
 
-def _check_iso_time(value: str) -> str:
+def _check_iso_day(value: str) -> str:
     try:
-        datetime.datetime.fromisoformat(value)
+        datetime.date.fromisoformat(value)
     except ValueError:
         # the standard library's message repeats the value
-        raise ValueError("a time must be in ISO 8601") from None
+        raise ValueError("a day must be in ISO 8601") from None
     return value
 
 
@@ -51,7 +51,8 @@ class ReportData(Facts):
     """The facts of one run.
 
     Args:
-        created: when, in ISO 8601; the report itself never reads a clock.
+        begun: the day (UTC) on which the run began, in ISO 8601; None of runs that an earlier version began. No later time is in a
+            release: how long a run takes depends on the private text. So the report never reads a clock.
         config_digest, ledger_head: hexadecimal digests.
         cumulative: one point a stage; the last one is the certified epsilon.
         attacks: what each attack found; rows of the control, and attacks that read private text, only in a curator's copy.
@@ -73,7 +74,7 @@ class ReportData(Facts):
 
     title: Text
     tacit_version: Text
-    created: Annotated[Text, AfterValidator(_check_iso_time)]
+    begun: Annotated[Text, AfterValidator(_check_iso_day)] | None
     run_name: Text
     config_digest: HexDigest
     ledger_head: HexDigest
