@@ -25,6 +25,7 @@ __all__ = [
     "at_null",
     "below",
     "beside_controls",
+    "fishers",
     "log_ratio",
     "over_documents",
     "over_seeds",
@@ -86,6 +87,11 @@ def log_ratio(own_SD: np.ndarray, other_SD: np.ndarray, tokens_D: np.ndarray, le
         tokens_D: of each document, the same for both models.
     """
     return paired((own_SD - other_SD) / tokens_D.mean(), level)
+
+
+def fishers(p_values: Sequence[float]) -> float:
+    """One p-value of independent ones, by Fisher's rule."""
+    return float(stats.chi2.sf(-2 * sum(map(math.log, p_values)), 2 * len(p_values)))
 
 
 def below(estimate: Estimate, bound: float) -> bool | None:

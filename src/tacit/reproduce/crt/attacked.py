@@ -57,8 +57,9 @@ def _at_null(panel: PanelResults, own: Arms, control: Arms, level: float) -> boo
     if p_value is not None and p_value < level:
         return False
     less = panel.exposed_beside(own, control, level)
-    known = p_value is not None and p_value >= TOLD_ALONE and of_control is not None and less is not None
-    return True if known and of_control < level and below(less, 0.0) is True else None
+    if p_value is None or of_control is None or less is None:
+        return None
+    return True if p_value >= TOLD_ALONE and of_control < level and below(less, 0.0) is True else None
 
 
 def _where_all_ran(verdict: bool | None, panel: PanelResults, arm: str) -> tuple[bool | None, str]:

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from scipy import stats
 
 from tacit.audit.inference import Estimate
 from tacit.reproduce.crt.scale import Scale, cells_of
-from tacit.reproduce.judging import log_ratio, over_seeds
+from tacit.reproduce.judging import fishers, log_ratio, over_seeds
 
 __all__ = ["COPIES", "Arms", "Attack", "PanelResults", "panels_of", "ratio_of_ratios", "ratio_of_texts"]
 
@@ -172,8 +171,8 @@ class PanelResults:
     def exposure(self, arm: Arms) -> float | None:
         """Probability of so high a mean exposure where nothing was learned: Fisher's combination of the seeds' p-values, whose
         canaries and keys are independent."""
-        logs = [math.log(cell["exposure"]["mean_p_value"]) for cell in self.of(arm).values()]
-        return float(stats.chi2.sf(-2 * sum(logs), 2 * len(logs))) if logs else None
+        found = [cell["exposure"]["mean_p_value"] for cell in self.of(arm).values()]
+        return fishers(found) if found else None
 
     def bits(self, arm: Arms) -> float:
         """Highest exposure of the canaries, mean over the seeds: what the paper shows."""

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
 from tacit.reproduce.hoory.cells import DpTraining, Model, row_of
 from tacit.reproduce.hoory.scale import Scale
+from tacit.reproduce.judging import fishers
 from tacit.reproduce.writing import Row, number
 
 __all__ = ["exposure_rows", "mean_exposures"]
@@ -62,7 +62,7 @@ def mean_exposures(rows: Sequence[Row]) -> list[Row]:
             "trainings": len(own),
             "occurrences": float(np.mean([row["occurrences"] for row in own])),
             "bits": float(np.mean([row["bits"] for row in own])),
-            "p_value": float(stats.combine_pvalues([row["p_value"] for row in own], method="fisher").pvalue),
+            "p_value": fishers([row["p_value"] for row in own]),
         }
         for (model, _, _), own in alike.items()
     ]
