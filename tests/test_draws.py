@@ -21,6 +21,7 @@ TESTS = Path(__file__).parent
 # Files whose own way to start `tacit` is their point; the key that is drawn there, if there is one, cannot change what they assert.
 STARTS_TACIT = {
     "cli/test_init_cli.py": "a terminal of its own; nothing that it starts draws a key",
+    "cli/test_sign_cli.py": "a terminal of its own; the key that it signs with is given, and nothing is drawn",
     "packaging/test_wheel.py": "the installed wheel; nothing of what it asserts hangs on a key",
     "cli/test_screen_cli.py": "standard streams that are closed; tells copies apart, whatever the key",
     "test_draws.py": "this list",

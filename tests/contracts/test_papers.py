@@ -29,6 +29,8 @@ from tacit.reproduce.writing import BEGIN, END, Claim, Row, markdown_table
 DOCS = Path(__file__).parents[2] / "docs"
 TO_BE_REPEATED: set[str] = {"crt"}
 """Papers whose experiments, or judges, have changed since the results on their page were made, which says so above them."""
+UNDER_WAY: set[str] = {"hoory"}
+"""Papers whose page has more than all models of ``laptop``: what there is of ``night``, which says so above them."""
 
 # the toy paper: "tenfold sums are tenfold" ---------------------------------------------------------------------------
 
@@ -295,7 +297,11 @@ def test_every_paper_has_all_parts(papers: Mapping[str, Paper[Any]]) -> None:
         results = page.split(BEGIN)[1].split(END)[0]
         assert ("The results below are those of" in page) == (name in TO_BE_REPEATED)
         whole = [f"Scale `{key}`: {count} of {count} models" for key, count in models.items()]
-        assert name in TO_BE_REPEATED or any(first in results for first in whole)
+        assert name in (*TO_BE_REPEATED, *UNDER_WAY) or any(first in results for first in whole)
+        if name in UNDER_WAY:
+            assert "as far as it has been run" in page
+            [(done, planned)] = re.findall(r"Scale `night`: (\d+) of (\d+) models", results)
+            assert models["laptop"] < int(done) < int(planned) == models["night"]
         assert f"# {models['laptop']} models; again to continue" in page
         assert "### The claims" in results
         assert f"`tacit reproduce {name}`" in page
