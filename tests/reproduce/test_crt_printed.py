@@ -16,6 +16,7 @@ from scipy import stats
 
 from tacit.privacy.accounting.replacement import Screening
 from tacit.privacy.confidentiality.misses import Labels
+from tacit.privacy.events import PoissonGaussian, Spend
 from tacit.reproduce.crt.printed import (
     DATA_POINTS,
     DELTA_OF_PAPER,
@@ -74,7 +75,7 @@ def first_number(claim: Claim) -> float:
 
 def test_the_run_is_the_papers() -> None:
     [spend] = PAPER_RUN
-    assert (spend.event.sampling_probability, spend.event.noise_multiplier, spend.count) == (RATE, NOISE, STEPS)  # type: ignore[union-attr]
+    assert spend == Spend(PoissonGaussian(RATE, NOISE), STEPS)
     assert math.ceil(10 * 10_000 / 256) == STEPS
     assert DELTA_OF_PAPER == 8e-5
 

@@ -11,10 +11,10 @@ import numpy as np
 
 from tacit.audit.inference import Estimate
 from tacit.reproduce.adp.corpora import TEXTS
-from tacit.reproduce.adp.epsilons import PRINTED
 from tacit.reproduce.adp.evidence import Evidence, Model, mean_share, share_difference
+from tacit.reproduce.adp.printed import printed
 from tacit.reproduce.adp.scale import ARMS, ARMS_WITH_NOISE, CERTIFIED, EXPOSED, ONE_RECORD, Arm, Cell, Scale, Scores
-from tacit.reproduce.adp.tables import PAPER, agrees
+from tacit.reproduce.adp.tables import PAPER
 from tacit.reproduce.judging import FEWEST, above, all_of, below, beside_controls
 from tacit.reproduce.writing import Claim, Row
 
@@ -40,7 +40,7 @@ def judge(
         *_exposed(of),
         *_deduplicated(of),
         *_scorer(of),
-        *_printed(tables),
+        *printed(tables),
     ]
 
 
@@ -381,32 +381,3 @@ def _canary_rho(of: Evidence) -> list[Claim]:
         _beside(unlikely, _most_paragraphs(of)),
         Claim(texts[1], "", out, f"{rho[0]:.2f} without, {frequent:.2f} with"),
     ]
-
-
-# What the paper prints ------------------------------------------------------------------------------------------------
-
-
-def _printed(tables: Mapping[str, Sequence[Row]]) -> list[Claim]:
-    """Arithmetic: no model is needed, but for the accountant's word on the published form."""
-    losses = ", ".join(
-        f"exp({row['loss']:g}) is {math.exp(row['loss']):,.0f}, not {row['perplexity']:,.0f}" for row in PAPER
-    )
-    at_last = [row["epsilon_sigma_5"] for row in tables["table1-epsilon"]]
-    literal = [row["epsilon"] for row in tables["models"] if row["arm"] == "literal"]
-    found = [
-        Claim("the printed perplexities are those of the printed losses", "", all(map(agrees, PAPER)), losses),
-        Claim(
-            f"DP-SGD whose epsilon is {PRINTED[1.0]} at sigma 1 has {PRINTED[5.0]} at sigma 5, at some sampling probability",
-            "",
-            min(at_last) < PRINTED[5.0] + 0.05,
-            f"{min(at_last):.2f} to {max(at_last):.2f}",
-        ),
-        Claim(
-            "the published algorithm has a finite epsilon",
-            "",
-            None if not literal else all(map(math.isfinite, literal)),
-            "infinite in every run" if literal and all(map(math.isinf, literal)) else _NOT_RUN,
-            "6.35 and 2.47",
-        ),
-    ]
-    return [replace(claim, computed=True) for claim in found]

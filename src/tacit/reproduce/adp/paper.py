@@ -11,7 +11,6 @@ from tacit.reproduce.adp.epsilons import epsilon_rows
 from tacit.reproduce.adp.figures import draw_figures
 from tacit.reproduce.adp.measure import measure
 from tacit.reproduce.adp.page import results_page
-from tacit.reproduce.adp.printed import acceptable
 from tacit.reproduce.adp.scale import SCALES, Cell, PrivateText, Scale, ScorerName, Scores, Trial, cells_of, trials_of
 from tacit.reproduce.adp.tables import model_rows, public_rows, rate_rows, rho_rows
 from tacit.reproduce.driver import Job, Outcome, Page, Paper, Result
@@ -71,7 +70,7 @@ def _tables(results: Mapping[str, Result], scale: Scale, place: Place) -> dict[s
 
 
 def _claims(outcome: Outcome[Scale], level: float) -> list[Claim]:
-    return [*judge(outcome.results, outcome.tables, outcome.scale, level), acceptable()]
+    return judge(outcome.results, outcome.tables, outcome.scale, level)
 
 
 def _figures(outcome: Outcome[Scale]) -> list[str]:

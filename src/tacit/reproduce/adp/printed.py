@@ -1,12 +1,16 @@
-"""What no training decides of the published algorithm's epsilon: what the size of its noise alone tells."""
+"""Claims that no training decides: the arithmetic that is printed, and what the size of the published noise alone tells."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from tacit.reproduce.writing import Claim
+from tacit.reproduce.adp.epsilons import PRINTED
+from tacit.reproduce.adp.tables import PAPER, agrees
+from tacit.reproduce.writing import Claim, Row
 
-__all__ = ["PARAMETERS", "acceptable", "nats_of_scale"]
+__all__ = ["PARAMETERS", "acceptable", "nats_of_scale", "printed"]
 
 PARAMETERS = 12 * 12 * 1024**2
 """Of attention and feed-forward layers with the paper's 12 layers of width 1,024, the latter four times as wide; the rest is more."""
@@ -45,3 +49,29 @@ def acceptable(with_text: float = 1 / _BATCH, without: float = 0.0) -> Claim:
         f"size alone tells {amount}; where all others have rho 1, still {most:.1f} nats in each step that the text is in"
     )
     return Claim(text, "", False if math.isinf(told) else None, numbers, computed=True)
+
+
+def printed(tables: Mapping[str, Sequence[Row]]) -> list[Claim]:
+    """Arithmetic: no model is needed, but for the accountant's word on the published form."""
+    losses = ", ".join(
+        f"exp({row['loss']:g}) is {math.exp(row['loss']):,.0f}, not {row['perplexity']:,.0f}" for row in PAPER
+    )
+    at_last = [row["epsilon_sigma_5"] for row in tables["table1-epsilon"]]
+    literal = [row["epsilon"] for row in tables["models"] if row["arm"] == "literal"]
+    found = [
+        Claim("the printed perplexities are those of the printed losses", "", all(map(agrees, PAPER)), losses),
+        Claim(
+            f"DP-SGD whose epsilon is {PRINTED[1.0]} at sigma 1 has {PRINTED[5.0]} at sigma 5, at some sampling probability",
+            "",
+            min(at_last) < PRINTED[5.0] + 0.05,
+            f"{min(at_last):.2f} to {max(at_last):.2f}",
+        ),
+        Claim(
+            "the published algorithm has a finite epsilon",
+            "",
+            None if not literal else all(map(math.isfinite, literal)),
+            "infinite in every run" if literal and all(map(math.isinf, literal)) else "not run yet",
+            "6.35 and 2.47",
+        ),
+    ]
+    return [replace(claim, computed=True) for claim in [*found, acceptable()]]

@@ -183,19 +183,19 @@ def _found(arm: str, kind: _Kind) -> Callable[[PanelResults, float], Found | Non
         verdict = any_of(above(own, 0.5) for own in known.values())
         if kind == "twin":  # which of the two was trained on a coin decided: without a model nobody tells them apart
             return Found(verdict, numbers)
-        blind = panel.blind(most, kind, level)
-        holds, passed_by, doubt = beside_controls(verdict, {_BLIND: _as_good(panel, most, kind, attacks, level)})
-        if blind is not None and above(blind, 0.5):
-            return Found(verdict, numbers, _BLIND)
+        holds, passed_by, doubt = beside_controls(verdict, {_BLIND: _blind_passes(panel, most, kind, attacks, level)})
         return Found(holds, f"{numbers}{doubt}", passed_by)
 
     return find
 
 
-def _as_good(
+def _blind_passes(
     panel: PanelResults, arm: Arms, kind: Literal["single", "group"], attacks: Mapping[Attack, str], level: float
 ) -> bool | None:
-    """Whether one who has no model tells members as well as the attacks do: not, where one of these is told to be better."""
+    """Whether one who has no model tells members, too: not, where an attack is told to tell more of them."""
+    blind = panel.blind(arm, kind, level)
+    if blind is not None and above(blind, 0.5):
+        return True
     over = [panel.over_blind(arm, attack, kind, level / len(attacks)) for attack in attacks]
     return False if any(own is not None and above(own, 0.0) is True for own in over) else None
 
