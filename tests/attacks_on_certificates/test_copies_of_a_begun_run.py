@@ -25,15 +25,8 @@ from tacit.privacy.accounting.accountant import epsilon, epsilon_of_rho, joint_e
 from tacit.privacy.accounting.composition import Account
 from tacit.privacy.events import BandedPoissonGaussian, NonPrivate, PoissonGaussian, Spend, WordCounts, of_run
 from tacit.privacy.ledger import Ledger, LedgerHeader
-from tacit.privacy.provenance import (
-    Ancestor,
-    Given,
-    Provenance,
-    check_composition,
-    merged,
-    refuse_own_key,
-    spend_to_dict,
-)
+from tacit.privacy.provenance import Ancestor, Given, Provenance, merged, spend_to_dict
+from tacit.privacy.refused_starts import check_composition, refuse_own_key
 from tacit.release.alone import check_start
 
 from ..adaptive_runs import adaptive_values

@@ -31,6 +31,7 @@ def test_verify_shows_a_name_that_would_write_over_its_line(tmp_path: Path, capf
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / EVIL).write_text("evil")
     check = _check_files({}, tmp_path)
+    assert_harmless(check.detail)  # whoever prints it
     beside = Check(f"a name{EVIL}\n", True, f"user{EVIL}\nok    signature: by the owner")  # of a forged ledger's unit
     with pytest.raises(LedgerError):
         _show(tmp_path, [check, beside], False, [])

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tacit.cli.file_fields import format_of, names_of, refuse_other_values, told_names
 from tacit.cli.made_up import PUBLIC, refuse_others, write_made_up
 from tacit.cli.options import table
-from tacit.errors import DataError, TacitError, UsageError
+from tacit.errors import UsageError
 from tacit.files import quoted
 
 if TYPE_CHECKING:
     from tacit.config.starting import GivenModel, StartKind
     from tacit.corpus.places import Place
-    from tacit.corpus.source import Source
 
 __all__ = ["command"]
 
@@ -122,10 +122,10 @@ def _begin(file: Place, asked: _Asked, out: Path) -> None:
         raise UsageError(f"--model {asked.model}: choose bert, gpt2 or lstm")
     if asked.epsilon <= 0:
         raise UsageError(f"--epsilon {asked.epsilon:g}: it must be above 0, such as 1, 3 or 8")
-    names = _names(file)
+    names = names_of(file)
     text, document, user = _fields_of(file, names, asked)
     if names is not None:
-        _refuse_other_values(file, text, asked.messages)
+        refuse_other_values(file, text, asked.messages)
     units = _units(file, asked.units, "users" if user else "documents" if document else "records")
     paths = asked.public if asked.public or asked.folder else _ask_public()
     public = [PublicText(_beside(path, out), _public_field(path, text)) for path in paths]
@@ -140,7 +140,7 @@ def _begin(file: Place, asked: _Asked, out: Path) -> None:
         public=tuple(public) or tuple(PublicText(corpus.name, None) for corpus in made),
         text=None if text == "text" or asked.messages is not None else text,
         messages=asked.messages,
-        lines=_format_of(file) == "txt",
+        lines=format_of(file) == "txt",
         document=document,
         user=user,
         units=units,
@@ -189,20 +189,6 @@ def _stem(path: Place) -> str:
     return path.name.split(".")[0].translate({ord(sign): None for sign in "*?"}) or "text"
 
 
-def _names(path: Place) -> list[str] | None:
-    """The names of the fields; None: the format has none."""
-    from tacit.corpus.readers import field_names
-    from tacit.corpus.source import Source
-
-    return field_names(Source(path))
-
-
-def _format_of(path: Place) -> str:
-    from tacit.corpus.source import Source, files_and_formats
-
-    return files_and_formats(Source(path))[0][1]
-
-
 def _fields_of(file: Place, names: list[str] | None, asked: _Asked) -> tuple[str | None, str | None, str | None]:
     """The fields with text, document's and person's id."""
     if asked.text is not None and asked.messages is not None:
@@ -215,16 +201,16 @@ def _fields_of(file: Place, names: list[str] | None, asked: _Asked) -> tuple[str
         return None, None, None
     for option, name in wanted.items():
         if name is not None and name not in names:
-            raise UsageError(f"{option} {name}: there is no such field in {file}; it has {_told(file, names)}")
+            raise UsageError(f"{option} {name}: there is no such field in {file}; it has {told_names(file, names)}")
     if asked.messages is not None:
         return asked.messages, asked.document, asked.user
     if asked.text is None and not _on_terminal():
         if "text" not in names:
-            raise UsageError(f"--text is missing: name the field with the text; {file} has {_told(file, names)}")
+            raise UsageError(f"--text is missing: name the field with the text; {file} has {told_names(file, names)}")
         return "text", asked.document, asked.user
     if asked.text is not None and (asked.units is not None or not _on_terminal()):
         return asked.text, asked.document, asked.user
-    typer.echo(f"{file} has these fields: {_told(file, names)}")
+    typer.echo(f"{file} has these fields: {told_names(file, names)}")
     text = asked.text or _choose("Field with the text", names, "text" if "text" in names else None)
     assert text is not None
     user = asked.user or _choose("Field with a person's id (enter: none)", names, "")
@@ -233,55 +219,6 @@ def _fields_of(file: Place, names: list[str] | None, asked: _Asked) -> tuple[str
         asked.document or (None if user else _choose("Field with a document's id (enter: none)", names, "")),
         user,
     )
-
-
-def _told(file: Place, names: list[str]) -> str:
-    """The names of the fields; of a CSV file, whose first row may be one of private text, only where each is a word like a name."""
-    from tacit.corpus.columns import listed, shown_header
-
-    if _format_of(file) != "csv" or shown_header(names):
-        return listed(names)
-    return f"{len(names)} columns, and its first row must hold their names"
-
-
-def _refuse_other_values(file: Place, text: str | None, messages: str | None) -> None:
-    """The field named for the text must hold one, as the first record shows: `tacit plan` would refuse the configuration.
-
-    Raises:
-        UsageError: it holds a conversation.
-        DataError: it holds anything else, or no record can be read.
-    """
-    from tacit.corpus.source import Source
-
-    if messages is not None:
-        _read_one(Source(file, messages_field=messages))
-        return
-    assert text is not None
-    try:
-        _read_one(Source(file, text_field=text))
-    except DataError as error:
-        if not _is_conversation(file, text):
-            raise error from None
-        raise UsageError(
-            f"--text {text}: in {file} this field holds conversations, lists of messages; name it by --messages {quoted(text)}"
-        ) from None
-
-
-def _is_conversation(file: Place, field: str) -> bool:
-    from tacit.corpus.source import Source
-
-    try:
-        _read_one(Source(file, messages_field=field))
-    except TacitError:
-        return False
-    return True
-
-
-def _read_one(source: Source) -> None:
-    """The first record, of which nothing is kept; its errors name a place and no text."""
-    from tacit.corpus.readers import read_records
-
-    next(read_records(source))
 
 
 def _choose(question: str, names: list[str], default: str | None) -> str | None:
@@ -321,13 +258,13 @@ def _public_field(path: Place, text: str | None) -> str | None:
     """The field with the text: ``text``, or the one of the private corpus."""
     if not path.exists():
         raise UsageError(f"--public {path}: there is no such file")
-    names = _names(path)
+    names = names_of(path)
     if names is None or "text" in names:
         return None
     if text in names:
         return text
     raise UsageError(
-        f"--public {path}: it has no field text{f' or {text}' if text else ''}, but {_told(path, names)}; rename one"
+        f"--public {path}: it has no field text{f' or {text}' if text else ''}, but {told_names(path, names)}; rename one"
     )
 
 

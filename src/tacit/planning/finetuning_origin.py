@@ -6,7 +6,8 @@ from tacit.config.tuning import DpTuning, StartModel
 from tacit.planning.origins import together
 from tacit.privacy.events import Spend
 from tacit.privacy.origin import certificate_of, origin_of
-from tacit.privacy.provenance import Ancestor, Provenance, check_composition
+from tacit.privacy.provenance import Ancestor, Provenance
+from tacit.privacy.refused_starts import check_composition
 from tacit.privacy.strict_json import read_number
 
 __all__ = ["certified_epsilon", "inherited", "pretraining_of", "provenance_of_model"]

@@ -21,7 +21,8 @@ from tacit.files import real_path
 from tacit.privacy.events import Spend
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.origin import Origin, origin_of, released_model
-from tacit.privacy.provenance import PUBLIC, START, Given, Provenance, check_composition, merged, refuse_own_key
+from tacit.privacy.provenance import PUBLIC, START, Given, Provenance, merged
+from tacit.privacy.refused_starts import check_composition, refuse_own_key
 
 __all__ = ["provenance_of", "take_over", "together"]
 

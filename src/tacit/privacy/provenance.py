@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Self
 
-from tacit.errors import RefusedError, UsageError
+from tacit.errors import UsageError
 from tacit.privacy.events import (
     EVERY_PART,
     BandedPoissonGaussian,
@@ -36,19 +36,18 @@ __all__ = [
     "NOISE_SOURCE",
     "PUBLIC",
     "PUBLIC_KEY_REASON",
+    "SHORT",
     "START",
     "UNKNOWN",
     "Ancestor",
     "Given",
     "Provenance",
-    "check_composition",
     "has_others_programs",
     "has_others_weights",
     "inherited_stage",
     "is_inherited",
     "merged",
     "read_ancestors",
-    "refuse_own_key",
     "spend_to_dict",
     "stated_spends",
     "stated_start",
@@ -73,7 +72,8 @@ PUBLIC = "declared public"
 UNKNOWN = "unknown"
 _UNKNOWN_START = "nothing is known of the private text behind what the run started from"
 _THIS = "this run"
-_SHORT = 12
+SHORT = 12
+"""Digits of a head that stand for it, in names of stages and in errors."""
 _OF = ": "
 
 
@@ -190,7 +190,7 @@ class Provenance:
     def __post_init__(self) -> None:
         heads: dict[str, str] = {}
         for ancestor in self.ancestors:
-            short, names = ancestor.head[:_SHORT], [stage for stage, _ in ancestor.spends]
+            short, names = ancestor.head[:SHORT], [stage for stage, _ in ancestor.spends]
             if heads.get(short) == ancestor.head or len(set(names)) < len(names):
                 raise UsageError(
                     f"the release {short}, or one of its stages, is twice among what was begun with, and one of the two would not "
@@ -206,7 +206,7 @@ class Provenance:
     def all_spends(self) -> dict[str, Spend]:
         """What all ancestors have spent, by the stage's name in a later ledger, each in the parts of its own run."""
         return {
-            inherited_stage(ancestor.head, stage): of_run(spend, ancestor.head[:_SHORT])
+            inherited_stage(ancestor.head, stage): of_run(spend, ancestor.head[:SHORT])
             for ancestor in self.ancestors
             for stage, spend in ancestor.spends
         }
@@ -255,7 +255,7 @@ class Provenance:
 
 def inherited_stage(head: str, stage: str) -> str:
     """The name in a later ledger of a stage of the release with this head; a stage of a run's own has no colon."""
-    return f"{head[:_SHORT]}{_OF}{stage}"
+    return f"{head[:SHORT]}{_OF}{stage}"
 
 
 def is_inherited(stage: str) -> bool:
@@ -357,7 +357,7 @@ def _agreed(one: Ancestor, other: Ancestor) -> Ancestor:
     differ = [field.name for field in fields(Ancestor) if getattr(both[0], field.name) != getattr(both[1], field.name)]
     if differ:
         raise UsageError(
-            f"two certificates say different things of the release {one.head[:_SHORT]} ({', '.join(differ)}), so one of them is not "
+            f"two certificates say different things of the release {one.head[:SHORT]} ({', '.join(differ)}), so one of them is not "
             "as tacit wrote it; `tacit verify` the run folder of that release, and leave out what does not agree with it"
         )
     return both[0]
@@ -376,77 +376,3 @@ def spend_to_dict(stage: str, spend: Spend) -> dict[str, Any]:
 
 def _spend_from_dict(values: Mapping[str, Any]) -> tuple[str, Spend]:
     return values["stage"], Spend(event_from_dict(values["event"]), values["count"], values["partition"])
-
-
-def refuse_own_key(ancestors: Iterable[Ancestor], key: str) -> None:
-    """A run whose folder was copied with its key may not go on from the release of the other copy, whoever the people are.
-
-    Where they read the same, both draw the same units under the same noise; and the account composes two independent draws. A release
-    without any noise, or of a public key, has nothing to lose.
-
-    Args:
-        key: the fingerprint of the run's own.
-
-    Raises:
-        RefusedError: ``two-releases-of-one-key``.
-    """
-    for ancestor in ancestors:
-        events = [spend.event for _, spend in ancestor.spends]
-        hides = any(event.is_private for event in events) and NonPrivate(PUBLIC_KEY_REASON) not in events
-        if key and ancestor.key == key and hides:
-            raise RefusedError(
-                "two-releases-of-one-key",
-                f"the release {ancestor.head[:_SHORT]} that this starts from was made under this run's own key, in a copy of its "
-                "folder: both may draw the same units, or even the same noise, and no account of both is known; begin a new folder",
-            )
-
-
-def check_composition(
-    provenance: Provenance, unit: str, relation: str, delta: float, unbounded: bool, place: str = ""
-) -> None:
-    """What was spent before is counted in the units of this run, or the run is refused.
-
-    Args:
-        unit, relation, delta: of the run's own guarantee.
-        unbounded: the run promises no finite epsilon; then an infinite one behind it changes nothing. Units have to agree all the
-            same: what is behind it may be all that it spends, and its epsilon is finite then.
-        place: of the options in the configuration, for errors.
-
-    Raises:
-        RefusedError: the two do not compose, or there is no guarantee to go on with.
-    """
-    keys: dict[str, str] = {}
-    for ancestor in provenance.ancestors if provenance.same_people else ():
-        if not ancestor.spends:
-            continue
-        short = ancestor.head[:_SHORT]
-        if ancestor.key and keys.setdefault(ancestor.key, short) != short:
-            raise RefusedError(
-                "two-releases-of-one-key",
-                f"the releases {keys[ancestor.key]} and {short} that this starts from were made in copies of one begun run folder: "
-                "they may have drawn the same units, or even the same noise, and no account of both is known; start from one",
-            )
-        if any(not spend.event.is_private for _, spend in ancestor.spends) and not unbounded:
-            raise RefusedError(
-                "pretraining-without-guarantee",
-                f"the release {short} that this starts from has no finite epsilon, so none holds for people who are in both texts; "
-                "say same_people: false if nobody is, or start from another model",
-            )
-        for name, mine, theirs in (("unit", unit, ancestor.unit), ("relation", relation, ancestor.relation)):
-            if mine != theirs:
-                raise RefusedError(
-                    "pretraining-unit-differs",
-                    f"{place}{name} is {mine} and the certificate of the release {short} that this starts from says {theirs}: the "
-                    "two do not compose; use the same, or say same_people: false if nobody is in both texts",
-                )
-        if delta >= 1 / max(1, ancestor.units):
-            raise RefusedError(
-                "delta-too-large",
-                f"{place}budget.delta is {delta:g} but must be below 1/{ancestor.units}, the units of the release {short} that this "
-                "starts from",
-            )
-    if provenance.has_unknown and not unbounded:
-        raise RefusedError(
-            "start-unknown",
-            "a release that this starts from was itself given something of which nothing is known; start from another one",
-        )

@@ -14,7 +14,8 @@ from tacit.privacy.certificate_checks import Check, check_adaptive_statement, ch
 from tacit.privacy.certificate_file import read_certificate
 from tacit.privacy.confidentiality.restated import check_restated
 from tacit.privacy.events import Spend, event_from_dict
-from tacit.privacy.provenance import check_composition, is_inherited, refuse_own_key, stated_spends, stated_start
+from tacit.privacy.provenance import is_inherited, stated_spends, stated_start
+from tacit.privacy.refused_starts import check_composition, refuse_own_key
 from tacit.privacy.strict_json import read_number
 from tacit.release.manifest import CERTIFICATE, check_manifest
 from tacit.runs.folder import RunFolder
