@@ -34,7 +34,6 @@ from tacit.screening.deduplicate import (
     normalised,
     stability,
 )
-from tacit.screening.memories import Bloom
 from tacit.screening.redact import MASK
 
 STREAMS = KeyedRandomness(bytes(range(32)))
@@ -100,7 +99,6 @@ def test_every_character_is_normalised_once() -> None:
 
 OPTIONS = [
     *(DeduplicateOptions(mode, kind) for mode in ("keep-first", "mask-all") for kind in NORMALISATIONS),
-    *(DeduplicateOptions("keep-first", kind, Bloom(100, 1e-15)) for kind in NORMALISATIONS),
 ]
 
 
@@ -123,18 +121,16 @@ def test_there_is_one_mask_token_and_the_kept_text_is_untouched() -> None:
 
 
 def test_the_report_and_what_of_it_is_private() -> None:
-    marking = KeepFirst(DeduplicateOptions(bloom=Bloom(1000, 1e-6)), STREAMS)
+    marking = KeepFirst(DeduplicateOptions(), STREAMS)
     assert [marking.mark(text) for text in "abacab"] == [False, False, True, False, True, True]
     report = marking.report()
     assert (report.texts, report.duplicates) == (6, 3)
-    assert 0 < report.expected_false_positives < 1e-6
     values = json.loads(json.dumps(report.to_dict(), allow_nan=False))
-    assert values["stability"] == {"replaced": 3, "added": 2, "failure": Bloom(1000, 1e-6).failure()}
-    assert (values["memory"], values["mode"], values["normalisation"]) == ("bloom", "keep-first", "none")
+    assert values["stability"] == {"replaced": 3, "added": 2}
+    assert (values["memory"], values["mode"], values["normalisation"]) == ("exact", "keep-first", "none")
     public = {key: value for key, value in values.items() if key != "private"}
     other = KeepFirst(report.options, STREAMS).report().to_dict()
     assert {key: other[key] for key in public} == public, "what is public does not depend on the text"
-    assert KeepFirst(DeduplicateOptions(), STREAMS).report().to_dict()["memory"] == "exact"
 
 
 # stability ------------------------------------------------------------------------------------------------------------
@@ -259,14 +255,6 @@ def test_units_of_several_texts_never_exceed_it(corpus: list[list[str]], new: li
         assert changed <= stability(options, texts_per_unit=2).replaced
 
 
-def test_other_keys_take_other_texts_for_copies() -> None:
-    options = DeduplicateOptions(bloom=Bloom(500, 0.1))
-    texts = [str(number) for number in range(500)]
-    one, other = (deduplicated(options, texts, KeyedRandomness(bytes([key] * 32))) for key in (1, 2))
-    assert one != other
-    assert one == deduplicated(options, texts, KeyedRandomness(bytes([1] * 32)))
-
-
 # refusals -------------------------------------------------------------------------------------------------------------
 
 
@@ -275,7 +263,6 @@ def test_other_keys_take_other_texts_for_copies() -> None:
     [
         (lambda: DeduplicateOptions("keep-last"), "mode"),
         (lambda: DeduplicateOptions(normalisation="stem"), "normalisation"),
-        (lambda: DeduplicateOptions("mask-all", bloom=Bloom(10)), "exact memory"),
         (lambda: KeepFirst(DeduplicateOptions("mask-all"), STREAMS), "KeepFirst"),
         (lambda: MaskAll(DeduplicateOptions(), STREAMS), "MaskAll"),
         (lambda: stability(DeduplicateOptions(), texts_per_unit=0), "texts_per_unit"),
@@ -285,15 +272,6 @@ def test_other_keys_take_other_texts_for_copies() -> None:
 def test_impossible_options_are_refused(wrong: Any, words: str) -> None:
     with pytest.raises(UsageError, match=words):
         wrong()
-
-
-def test_more_texts_than_expected_are_refused_without_naming_one() -> None:
-    marking = KeepFirst(DeduplicateOptions(bloom=Bloom(3)), STREAMS)
-    assert not any(marking.mark(text) for text in ("a", "b", "c"))
-    with pytest.raises(DataError, match="more than 3 texts") as found:
-        marking.mark("sentinel")
-    assert "sentinel" not in str(found.value)
-    assert marking.report().texts == 3
 
 
 def test_a_corpus_that_changed_between_the_passes_is_refused() -> None:
@@ -315,10 +293,9 @@ def test_a_corpus_that_changed_between_the_passes_is_refused() -> None:
 TEXTS = [str(number * number % 23) for number in range(60)]
 
 
-@pytest.mark.parametrize("bloom", [None, Bloom(60, 0.05)])
 @pytest.mark.parametrize("cut", [0, 1, 30, 60])
-def test_stopped_and_resumed_is_uninterrupted_bit_for_bit(tmp_path: Path, bloom: Bloom | None, cut: int) -> None:
-    options, path = DeduplicateOptions("keep-first", "casefold", bloom), tmp_path / "state"
+def test_stopped_and_resumed_is_uninterrupted_bit_for_bit(tmp_path: Path, cut: int) -> None:
+    options, path = DeduplicateOptions("keep-first", "casefold"), tmp_path / "state"
     whole = KeepFirst(options, STREAMS)
     verdicts = [whole.mark(text) for text in TEXTS]
     begun = KeepFirst(options, STREAMS)
@@ -372,9 +349,8 @@ def test_a_state_that_is_not_ours_is_refused(tmp_path: Path) -> None:
     marking.save(path)
     with pytest.raises(DataError, match="another key"):
         KeepFirst.load(path, options, KeyedRandomness(bytes(32)))
-    for others in (DeduplicateOptions(normalisation="casefold"), DeduplicateOptions(bloom=Bloom(60))):
-        with pytest.raises(DataError, match="other options"):
-            KeepFirst.load(path, others, STREAMS)
+    with pytest.raises(DataError, match="other options"):
+        KeepFirst.load(path, DeduplicateOptions(normalisation="casefold"), STREAMS)
     content = path.read_bytes()
     for place in random.Random(1).sample(range(len(content)), 40):
         damaged = bytearray(content)
@@ -404,6 +380,3 @@ def test_customersim(data_dir: Path) -> None:
     assert not any(map(KeepFirst(DeduplicateOptions(), STREAMS).mark, dialogues))
     every = deduplicated(DeduplicateOptions("mask-all"), turns)
     assert [text for text in every if text != MASK] == [turn for turn, count in Counter(turns).items() if count == 1]
-    # Fewer than 1e-8 false positives are expected, so the filter finds the same.
-    bloom = DeduplicateOptions(bloom=Bloom(len(turns), 1e-12))
-    assert deduplicated(bloom, turns[:10_000]) == deduplicated(DeduplicateOptions(), turns[:10_000])

@@ -1,11 +1,10 @@
 """Exact deduplication: copies of a text become the single ``<MASK>`` token (Zhao et al. 2022, section 3.2, appendix A.6, item 4).
 
 ``KeepFirst`` reads the texts once and masks every copy but the first. ``MaskAll`` reads them twice and masks every copy of a
-text that occurs at least twice. Both remember a keyed 128-bit digest of each text, never the text: in a set, which is exact, or
-(keep-first only) in a Bloom filter, which is smaller and now and then masks a text that is no copy.
+text that occurs at least twice. Both remember a keyed 128-bit digest of each text, never the text.
 
 What a DP or confidentiality claim needs is the *stability*: how many outputs one input can change. It is derived in
-docs/deduplication.md and is not 1. A Bloom filter exceeds it with a small probability, which has to be paid from delta.
+docs/deduplication.md and is not 1.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from typing import Any, ClassVar, Literal, Self, get_args
 from tacit.errors import DataError, UsageError
 from tacit.files import write_atomically
 from tacit.randomness import KeyedRandomness
-from tacit.screening.memories import DIGEST_BYTES, Bloom, BloomMemory, ExactMemory, Memory, keyed_digest
+from tacit.screening.memories import DIGEST_BYTES, ExactMemory, keyed_digest
 from tacit.screening.normalise import normal_form
 from tacit.screening.redact import MASK
 
@@ -56,18 +55,14 @@ class DeduplicateOptions:
     Args:
         mode: ``keep-first`` or ``mask-all`` (two passes).
         normalisation: what is ignored in the comparison; see `normalised`. The text that is kept stays as it was.
-        bloom: remember texts in a Bloom filter; None: exactly. With keep-first only.
     """
 
     mode: Mode = "keep-first"
     normalisation: Normalisation = "none"
-    bloom: Bloom | None = None
 
     def __post_init__(self) -> None:
         check_choice("mode", self.mode, Mode)
         check_choice("normalisation", self.normalisation, Normalisation)
-        if self.bloom is not None and self.mode == "mask-all":
-            raise UsageError("mask-all needs an exact memory: leave out bloom, or use keep-first")
 
 
 def check_choice(name: str, value: str, kind: Any) -> None:
@@ -107,12 +102,10 @@ class Stability:
     Fields:
         replaced: one input is replaced by another one.
         added: one input is added or removed; it counts, and so does each other output that it changes.
-        failure: probability over the key that more change; whoever makes a claim at delta has to take it from delta.
     """
 
     replaced: int
     added: int
-    failure: float = 0.0
 
     @property
     def add_or_remove_group(self) -> int:
@@ -133,13 +126,12 @@ def stability(options: DeduplicateOptions, *, texts_per_unit: int = 1, whole_uni
         raise UsageError(f"texts_per_unit is {texts_per_unit}; it must be at least 1")
     if whole_units and texts_per_unit > 1:
         raise UsageError("whole_units means that a unit is one text: texts_per_unit must be 1")
-    failure = options.bloom.failure(texts_per_unit) if options.bloom else 0.0
     if options.mode == "mask-all":
-        return Stability(2 * texts_per_unit, 1 + texts_per_unit, failure)
+        return Stability(2 * texts_per_unit, 1 + texts_per_unit)
     if not whole_units:
-        return Stability(1 + 2 * texts_per_unit, 1 + texts_per_unit, failure)
+        return Stability(1 + 2 * texts_per_unit, 1 + texts_per_unit)
     # As a bag, the outputs are the different texts and so many masks; with a normalisation, *which* copy is kept shows.
-    return Stability(1, 1, failure) if options.normalisation == "none" else Stability(2, 2, failure)
+    return Stability(1, 1) if options.normalisation == "none" else Stability(2, 2)
 
 
 # Marking --------------------------------------------------------------------------------------------------------------
@@ -147,7 +139,7 @@ def stability(options: DeduplicateOptions, *, texts_per_unit: int = 1, whole_uni
 
 @dataclass(frozen=True)
 class DeduplicationReport:
-    """What was done: ``texts`` were marked, of which ``duplicates`` are masked, by mistake ``expected_false_positives``.
+    """What was done: ``texts`` were marked, of which ``duplicates`` are masked.
 
     The counts are functions of the private text; options and stability may be published.
     """
@@ -156,14 +148,12 @@ class DeduplicationReport:
     stability: Stability
     texts: int
     duplicates: int
-    expected_false_positives: float
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready values; what must stay private is under ``private``."""
         values = dataclasses.asdict(self)
         options, found = values.pop("options"), values.pop("stability")
-        memory = "bloom" if self.options.bloom else "exact"
-        return {**options, "memory": memory, "stability": found, "private": values}
+        return {**options, "memory": "exact", "stability": found, "private": values}
 
 
 class _Marking(ABC):
@@ -184,7 +174,7 @@ class _Marking(ABC):
         """Whether this text, the next of the corpus, is to be masked."""
 
     @abstractmethod
-    def _memories(self) -> tuple[Memory, ...]: ...
+    def _memories(self) -> tuple[ExactMemory, ...]: ...
 
     def mask(self, texts: Iterable[str]) -> Iterator[str]:
         """Each text in turn, or ``<MASK>``."""
@@ -193,9 +183,9 @@ class _Marking(ABC):
 
     def report(self) -> DeduplicationReport:
         """What was done so far."""
-        texts, duplicates, bloom = self._counts["texts"], self._counts["duplicates"], self.options.bloom
-        expected = bloom.expected_false_positives(texts - duplicates) if bloom else 0.0
-        return DeduplicationReport(self.options, stability(self.options), texts, duplicates, expected)
+        return DeduplicationReport(
+            self.options, stability(self.options), self._counts["texts"], self._counts["duplicates"]
+        )
 
     def save(self, path: Path) -> None:
         """Write the state atomically, mode 0600. It is private: with the key it tells whether a text was in the corpus."""
@@ -257,25 +247,16 @@ class KeepFirst(_Marking):
 
     def __init__(self, options: DeduplicateOptions, streams: KeyedRandomness) -> None:
         super().__init__(options, streams)
-        self._most = options.bloom.expected_texts if options.bloom else None
-        self._memory: Memory = (
-            BloomMemory(options.bloom, streams.derive("deduplicate", "bloom")) if options.bloom else ExactMemory()
-        )
+        self._memory = ExactMemory()
 
     def mark(self, text: str) -> bool:
-        """Whether an equal text was marked before.
-
-        Raises:
-            DataError: a Bloom filter is given more texts than it was made for.
-        """
-        if self._most is not None and self._counts["texts"] >= self._most:
-            raise DataError(f"there are more than {self._most} texts: raise expected_texts and start again")
+        """Whether an equal text was marked before."""
         duplicate = self._memory.add(self.digest(text))
         self._counts["texts"] += 1
         self._counts["duplicates"] += duplicate
         return duplicate
 
-    def _memories(self) -> tuple[Memory, ...]:
+    def _memories(self) -> tuple[ExactMemory, ...]:
         return (self._memory,)
 
 
@@ -312,5 +293,5 @@ class MaskAll(_Marking):
         self._counts["duplicates"] += duplicate
         return duplicate
 
-    def _memories(self) -> tuple[Memory, ...]:
+    def _memories(self) -> tuple[ExactMemory, ...]:
         return self._seen, self._repeated

@@ -129,7 +129,7 @@ def statement_of_run(
     Args:
         records: units of the private stream, as the plan's public constant; each data point is a unit.
         sampling_probability, noise_multiplier, steps: of the private phases.
-        delta: of each line; below 1 / records. What a Bloom filter's deduplication may fail with is taken off beforehand.
+        delta: of each line; below 1 / records.
         stability: records that change with one masked secret, from the deduplication: ``Stability(factor, 0)`` if redaction
             goes first and labels each token by itself, ``Stability(factor, factor)`` if a caught secret may leave a trace
             (`tacit.privacy.accounting.replacement.stability` has the cases).
